@@ -1,0 +1,180 @@
+"""What every dialect offers. One module a dialect, all shaped alike, registered in `relay.core.dialects`.
+
+A dialect knows how a client asks and how an answer looks on the wire; it does no I/O and never raises
+into the relay: a frame it cannot read becomes a soft error.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from relay.core.errors import Refusal
+from relay.core.outcomes import SoftError
+from relay.core.sse import Event
+from relay.core.usage import TokenUsage
+
+SOFT_ERRORS_KEPT = 20
+
+
+class EventKind(Enum):
+    """What one upstream event means to the stream runtime."""
+
+    PREAMBLE = 1
+    """Valid, but announces only: role, empty delta, prompt-filter results. May be held back."""
+    CONTENT = 2
+    """Valid and carries something of the answer."""
+    TERMINAL = 3
+    """The dialect's end mark. Not a valid event: a stream of nothing else is empty."""
+    ERROR = 4
+    """The upstream says in-band that it failed; `StreamFacts.error` tells how."""
+    INVALID = 5
+    """Not what the dialect sends (not JSON, say). Never relayed."""
+    COMMENT = 6
+    """No data: an upstream keepalive. Passes, but proves nothing."""
+
+
+class Relayed(NamedTuple):
+    """The verdict on one event, and the bytes the client gets for it (b"" = withheld)."""
+
+    kind: EventKind
+    out: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamError:
+    """An error the upstream sent as data. message is the upstream's own text, not yet scrubbed."""
+
+    message: str
+    kind: str = ""
+    code: str = ""
+    param: str | None = None
+    status: int | None = None
+
+
+@dataclass(slots=True)
+class StreamFacts:
+    """What an inspector has learnt so far. Written by the inspector alone."""
+
+    usage: TokenUsage | None = None
+    finish_reasons: dict[int, str] = field(default_factory=dict)
+    """Choice index → finish reason."""
+    every_choice_finished: bool = False
+    terminal_seen: bool = False
+    error: UpstreamError | None = None
+    model: str = ""
+    text_bytes: int = 0
+    """UTF-8 bytes of text, reasoning and tool arguments received."""
+    tool_call_count: int = 0
+    soft_error_count: int = 0
+    soft_errors: list[SoftError] = field(default_factory=list)
+
+    def add_soft_error(self, error_class: str, offset: int) -> None:
+        self.soft_error_count += 1
+        if len(self.soft_errors) < SOFT_ERRORS_KEPT:
+            self.soft_errors.append(SoftError(error_class=error_class, offset=offset))
+
+
+class StreamInspector(Protocol):
+    """Reads one upstream stream along and decides the repairs. One instance an attempt."""
+
+    facts: StreamFacts
+
+    def observe(self, event: Event, offset: int) -> Relayed:
+        """offset: upstream bytes before this event, for soft errors. Never raises."""
+        ...
+
+    def closing(self) -> bytes:
+        """What must still be sent after a clean end in which every choice finished.
+
+        The missing terminal, or b"". Checks that need the whole stream (tool calls) happen here.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """What a whole (non-streamed) 2xx body says. error: set when the body is an error object."""
+
+    usage: TokenUsage | None = None
+    finish_reasons: tuple[str, ...] = ()
+    model: str = ""
+    error: UpstreamError | None = None
+
+
+class AggregationFailed(ValueError):
+    """The stream cannot become one whole answer; the text is a scrubbed error class."""
+
+
+class Aggregator(Protocol):
+    """Builds the whole answer out of a stream that the client did not ask for."""
+
+    def add(self, event: Event) -> None: ...
+
+    def whole(self) -> bytes:
+        """The JSON body. Raises `AggregationFailed` when incomplete or a tool call is not valid."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A parsed request body, as far as the relay needs it.
+
+    fields: the top-level JSON members, values as the client's own bytes: what is not edited is
+    forwarded as it came.
+    """
+
+    model: str
+    stream: bool = False
+    include_usage: bool = False
+    """The client itself asked for a usage chunk in its stream."""
+    fields: Mapping[str, msgspec.Raw] = field(default_factory=dict)
+    message_count: int = 0
+    tool_count: int = 0
+
+
+class Dialect(Protocol):
+    """One wire protocol. Stateless; one instance a process."""
+
+    @property
+    def name(self) -> str: ...
+
+    def parse_request(self, body: bytes) -> Ask:
+        """Raises `Refusal` (400) naming the field; bounded time for any input."""
+        ...
+
+    def build_request(
+        self,
+        ask: Ask,
+        *,
+        model: str,
+        stream: bool,
+        request_usage: bool,
+        overrides: Mapping[str, object],
+    ) -> bytes:
+        """The body for the upstream: only model, stream, stream options and overrides change."""
+        ...
+
+    def stream_inspector(self, ask: Ask) -> StreamInspector: ...
+
+    def inspect_whole(self, body: bytes) -> WholeAnswer:
+        """Raises ValueError when the body is not the JSON this dialect answers with."""
+        ...
+
+    def aggregator(self, ask: Ask) -> Aggregator: ...
+
+    def whole_to_events(self, body: bytes, ask: Ask) -> Iterator[bytes]:
+        """A whole answer as the SSE frames the client asked for, terminal included."""
+        ...
+
+    def parse_error(self, body: bytes, status: int) -> UpstreamError:
+        """An upstream's non-2xx body, any vendor's shape. Never raises."""
+        ...
+
+    def error_body(self, refusal: Refusal, request_id: str) -> bytes: ...
+
+    def error_event(self, refusal: Refusal, request_id: str) -> bytes:
+        """The SSE frame that tells a client, in-band, that its stream failed."""
+        ...

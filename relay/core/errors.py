@@ -1,0 +1,70 @@
+"""The error tree of the relay.
+
+`Refusal` is what a client is told; a dialect renders it. `AttemptFailed` is what one attempt met; the
+retry tables decide what follows. Neither ever carries an upstream secret, URL or prompt text.
+"""
+
+from relay.core.end_reasons import EndReason
+
+
+class RelayError(Exception):
+    """Root of everything the relay raises on purpose."""
+
+
+class Refusal(RelayError):
+    """An answer that is an error, to be rendered in the client's dialect.
+
+    status: HTTP status. kind: OpenAI's `type`, e.g. `invalid_request_error`. code: machine-readable
+    reason. param: the offending field. retry_after_s: seconds, becomes `Retry-After`.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = "invalid_request_error",
+        code: str | None = None,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.kind = kind
+        self.code = code
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class AttemptFailed(RelayError):
+    """One attempt ended before its commit point.
+
+    status: the upstream's HTTP status, if it sent one. error_class: a short scrubbed word for records
+    (`ConnectError`, `html`, `overloaded_error`). nothing_sent: no byte of the request left us.
+    message: scrubbed text for the client where the upstream gave one, else "".
+    """
+
+    def __init__(
+        self,
+        reason: EndReason,
+        *,
+        status: int | None = None,
+        error_class: str = "",
+        message: str = "",
+        code: str | None = None,
+        kind: str | None = None,
+        param: str | None = None,
+        retry_after: str | None = None,
+        nothing_sent: bool = False,
+    ) -> None:
+        super().__init__(f"{reason} {status or ''} {error_class}".strip())
+        self.reason = reason
+        self.status = status
+        self.error_class = error_class
+        self.message = message
+        self.code = code
+        self.kind = kind
+        self.param = param
+        self.retry_after = retry_after
+        self.nothing_sent = nothing_sent
