@@ -1,0 +1,1 @@
+"""Deploy mistakes as system checks, each with an id. `manage.py check` and `make check` run them."""

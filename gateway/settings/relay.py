@@ -1,0 +1,23 @@
+"""What the relay reads of the environment, in the units its code uses."""
+
+import ipaddress
+
+from gateway.settings.environment import ENV, LOOPBACK_NETWORKS
+
+REDIS_URL = ENV.REDIS_URL
+DATA_DIR = ENV.DATA_DIR
+MAX_BODY_BYTES = ENV.MAX_BODY_BYTES
+SSE_MAX_EVENT_BYTES = ENV.SSE_MAX_EVENT_BYTES
+OUTAGE_SPEND_CAP = ENV.OUTAGE_SPEND_CAP
+SHUTDOWN_GRACE_SECONDS = ENV.SHUTDOWN_GRACE_SECONDS
+READY_DELAY_SECONDS = ENV.READY_DELAY_SECONDS
+TRUSTED_PROXIES = ENV.TRUSTED_PROXIES
+CORS_ORIGINS = ENV.CORS_ORIGINS
+PINNED_FLAGS = ENV.PINNED_FLAGS
+
+_embedded_networks = tuple(ipaddress.ip_network(text) for text in LOOPBACK_NETWORKS.split(","))
+UPSTREAM_ALLOWED_PRIVATE_NETS = (
+    ENV.UPSTREAM_ALLOWED_PRIVATE_NETS
+    if ENV.UPSTREAM_ALLOWED_PRIVATE_NETS is not None
+    else (_embedded_networks if ENV.is_embedded else ())
+)
