@@ -63,6 +63,9 @@ class StreamFacts:
     """Choice index → finish reason."""
     every_choice_finished: bool = False
     terminal_seen: bool = False
+    terminal_required: bool = True
+    """False where the protocol is not known (pass-through): a clean end of the body is then the end mark,
+    so the stream is `completed` without a terminal and is never `incomplete`."""
     error: UpstreamError | None = None
     model: str = ""
     text_bytes: int = 0
@@ -133,6 +136,8 @@ class Ask:
     fields: Mapping[str, msgspec.Raw] = field(default_factory=dict)
     message_count: int = 0
     tool_count: int = 0
+    body: bytes = b""
+    """The client's bytes as they came. Only for dialects that forward them unread (pass-through)."""
 
 
 class Dialect(Protocol):
