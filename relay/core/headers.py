@@ -1,0 +1,174 @@
+"""Which headers and query parameters pass between a client and an upstream.
+
+Two allow-lists: what is not named does not pass. Names come back in lower case. Must not import an HTTP
+library.
+"""
+
+from collections.abc import Collection, Sequence
+from urllib.parse import unquote_plus
+
+MAX_REQUEST_ID_CHARACTERS = 128
+
+_HOP_BY_HOP = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+    | {b"proxy-authenticate", b"proxy-authorization", b"http2-settings"}
+)
+_CREDENTIALS = frozenset(
+    {b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie", b"set-cookie"}
+    | {b"x-goog-authenticated-user-email", b"x-amz-security-token", b"sec-websocket-protocol"}
+)
+_ACCOUNT_SELECTORS = frozenset(
+    {b"openai-organization", b"openai-project", b"anthropic-organization-id", b"anthropic-workspace-id"}
+    | {b"x-goog-user-project"}
+)
+_FRAMING = frozenset({b"host", b"content-length", b"accept-encoding", b"expect"})
+"""Made anew for each side. The transport asks for `identity` itself."""
+_CLIENT_ADDRESS = frozenset({b"forwarded", b"x-real-ip", b"via", b"true-client-ip", b"cf-connecting-ip"})
+_NEVER_UPSTREAM = (
+    _HOP_BY_HOP
+    | _CREDENTIALS
+    | _ACCOUNT_SELECTORS
+    | _FRAMING
+    | _CLIENT_ADDRESS
+    | {b"idempotency-key", b"x-idempotency-key"}  # the upstream gets a derived one, set elsewhere
+)
+_UPSTREAM_ALLOWED = frozenset(
+    {b"content-type", b"accept", b"user-agent", b"openai-beta", b"range", b"if-range", b"if-none-match"}
+)
+"""And `anthropic-*`. No `content-encoding`: a compressed request body is unpacked at our door."""
+_CLIENT_ALLOWED = frozenset(
+    {b"content-type", b"content-disposition", b"content-encoding", b"content-range", b"content-language"}
+    | {b"accept-ranges", b"etag", b"last-modified", b"cache-control", b"retry-after"}
+)
+_UPSTREAM_REQUEST_ID = (b"x-request-id", b"request-id", b"apim-request-id", b"x-goog-request-id")
+_UPSTREAM_REQUEST_IDS = frozenset(_UPSTREAM_REQUEST_ID)
+
+_CREDENTIAL_PARAMETERS = frozenset(
+    {"key", "api_key", "api-key", "apikey", "access_token", "token", "auth_token", "authorization"}
+)
+
+
+def upstream_headers(
+    client: Sequence[tuple[bytes, bytes]], *, extra_allowed: Collection[bytes] = ()
+) -> list[tuple[bytes, bytes]]:
+    """The client's headers that the upstream may see; the channel's credentials are added elsewhere.
+
+    extra_allowed: lower-case names that the channel lets pass besides; hop-by-hop headers, credentials,
+    account selectors and addresses stay out even so.
+    """
+    passed: list[tuple[bytes, bytes]] = []
+    connection: list[bytes] = []
+    for name, value in client:
+        name = name.lower()  # noqa: PLW2901 - the spelling of the client is of no use
+        if name in _UPSTREAM_ALLOWED or name.startswith(b"anthropic-") or name in extra_allowed:
+            if name not in _NEVER_UPSTREAM and not name.startswith(b"x-forwarded-"):
+                passed.append((name, value))
+        if name == b"connection":
+            connection.append(value)
+    return _without_named(passed, connection) if connection else passed
+
+
+def client_headers(upstream: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The upstream's headers that the client may see.
+
+    The upstream's request id comes back as `x-upstream-request-id`. Its rate limits and account ids are
+    the operator's and do not. Framing (`content-length`) is made anew.
+    """
+    passed: list[tuple[bytes, bytes]] = []
+    connection: list[bytes] = []
+    for name, value in upstream:
+        name = name.lower()  # noqa: PLW2901 - the spelling of the upstream is of no use
+        if name in _CLIENT_ALLOWED or _is_vendor_header(name):
+            passed.append((name, value))
+        elif name == b"connection":
+            connection.append(value)
+    request_id = upstream_request_id(upstream)
+    if request_id:
+        passed.append((b"x-upstream-request-id", request_id.encode("ascii")))
+    return _without_named(passed, connection) if connection else passed
+
+
+def upstream_request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """How the upstream names this request, cleaned and bounded; "" when it does not say."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        name = name.lower()  # noqa: PLW2901 - the spelling of the upstream is of no use
+        if name in _UPSTREAM_REQUEST_IDS:
+            found.setdefault(name, value)
+    for name in _UPSTREAM_REQUEST_ID if found else ():
+        request_id = clean_client_request_id(found.get(name, b"").decode("latin-1"))
+        if request_id:
+            return request_id
+    return ""
+
+
+def strip_credentials(query: str) -> str:
+    """The query without credential parameters; the rest stays byte for byte and in order."""
+    if not query:
+        return query
+    return "&".join(part for part in query.split("&") if not _is_credential_parameter(part))
+
+
+def credential(headers: Sequence[tuple[bytes, bytes]], query: str) -> str | None:
+    """The API key a client sent, from the first place that holds one.
+
+    In order: `Authorization: Bearer`, `x-api-key`, `x-goog-api-key`, `?key=`, `api-key`.
+    """
+    bearer = x_api_key = goog = azure = ""
+    for name, value in headers:
+        name = name.lower()  # noqa: PLW2901 - ASGI has it in lower case already
+        if name == b"authorization":
+            bearer = bearer or _bearer(value)
+        elif name == b"x-api-key":
+            x_api_key = x_api_key or _text(value)
+        elif name == b"x-goog-api-key":
+            goog = goog or _text(value)
+        elif name == b"api-key":
+            azure = azure or _text(value)
+    return bearer or x_api_key or goog or _key_parameter(query) or azure or None
+
+
+def clean_client_request_id(value: str) -> str:
+    """A request id from outside, fit for records: printable ASCII without spaces, at most 128 characters."""
+    head = value[:MAX_REQUEST_ID_CHARACTERS]
+    if head.isascii() and head.isprintable() and " " not in head:
+        return head
+    return "".join(character for character in head if "!" <= character <= "~")
+
+
+def _is_vendor_header(name: bytes) -> bool:
+    if not name.startswith((b"openai-", b"anthropic-")) or name in _ACCOUNT_SELECTORS:
+        return False
+    return b"ratelimit" not in name and not name.endswith((b"-organization", b"-organization-id"))
+
+
+def _without_named(headers: list[tuple[bytes, bytes]], connection: list[bytes]) -> list[tuple[bytes, bytes]]:
+    """RFC 9110, section 7.6.1: what `Connection` names belongs to that connection alone."""
+    named = {name.strip().lower() for value in connection for name in value.split(b",")}
+    return [header for header in headers if header[0] not in named]
+
+
+def _is_credential_parameter(part: str) -> bool:
+    name = part.partition("=")[0]
+    if "%" in name or "+" in name:
+        name = unquote_plus(name)
+    return name.strip().lower() in _CREDENTIAL_PARAMETERS
+
+
+def _bearer(value: bytes) -> str:
+    scheme, _, token = value.strip().partition(b" ")
+    return _text(token) if scheme.lower() == b"bearer" else ""
+
+
+def _text(value: bytes) -> str:
+    return value.strip().decode("latin-1")
+
+
+def _key_parameter(query: str) -> str:
+    if "key=" not in query:
+        return ""
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        if name == "key" and value:
+            return unquote_plus(value)
+    return ""

@@ -1,0 +1,186 @@
+"""After a failed attempt: is there another one, what does it say about health, what is the client told.
+
+Closed tables: what is not named starts no other attempt. Whether the *request* may be replayed at all is
+`relay.core.path_families`; image failover is a table of its own. Must not import a clock or a transport.
+"""
+
+import datetime
+import re
+from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
+
+from relay.core.end_reasons import EndReason, HealthEffect
+from relay.core.errors import AttemptFailed, Refusal
+from relay.core.scrubbing import scrub
+
+MAX_RETRY_AFTER_S = 600
+
+KEY_IS_BAD = frozenset({401, 402, 403})
+"""The upstream refuses the key: another one may do, the tenant is never told."""
+
+_RETRIED_STATUSES = frozenset({408, 409, 425, 429}) | KEY_IS_BAD
+_RETRIED_REASONS = frozenset(
+    {
+        EndReason.CONNECT_FAILED,
+        EndReason.HEADER_TIMEOUT,
+        EndReason.FIRST_BYTE_TIMEOUT,
+        EndReason.FIRST_EVENT_TIMEOUT,
+        EndReason.UPSTREAM_ERROR_EVENT,
+        EndReason.BAD_CONTENT_TYPE,
+        EndReason.EMPTY_RESPONSE,
+        EndReason.UPSTREAM_PROTOCOL_ERROR,
+        EndReason.INCOMPLETE,
+        EndReason.UPSTREAM_RESET,
+    }
+)
+_TIMEOUTS = frozenset(
+    {
+        EndReason.HEADER_TIMEOUT,
+        EndReason.FIRST_BYTE_TIMEOUT,
+        EndReason.FIRST_EVENT_TIMEOUT,
+        EndReason.IDLE_TIMEOUT,
+        EndReason.TOTAL_TIMEOUT,
+        EndReason.NON_STREAM_TIMEOUT,
+    }
+)
+_OWN_FAULTS = frozenset(
+    {"context_length_exceeded", "string_above_max_length", "content_policy_violation", "content_filter"}
+    | {"invalid_prompt"}
+)
+"""Codes that say the request itself is at fault, whatever status carries them."""
+
+_STATUS_OF_KIND = {
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 503,
+}
+"""For an error inside a 200: the status its kind would have come with."""
+
+_WORD = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
+_PARAM = re.compile(r"[A-Za-z0-9_.\[\]-]{1,128}", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]*)?", re.ASCII)
+
+
+def starts_another_attempt(failure: AttemptFailed, *, claimed: bool) -> bool:
+    """Whether a failure before the commit point is one that another channel may not share.
+
+    claimed: the channel says it has this very model, so its 404 is the upstream's fault.
+    """
+    if failure.code in _OWN_FAULTS:
+        return False
+    if failure.reason is EndReason.UPSTREAM_REJECTED:
+        return _is_retried_status(failure.status or 0, claimed=claimed)
+    if failure.reason is EndReason.UPSTREAM_ERROR_EVENT and (failure.status or 0) >= 400:
+        return _is_retried_status(failure.status or 0, claimed=claimed)
+    return failure.reason in _RETRIED_REASONS
+
+
+def rejection_effect(status: int, *, claimed: bool) -> HealthEffect:
+    """What a rejecting status says about the channel. 429 is neutral here: it sets a cooldown instead."""
+    if status in KEY_IS_BAD or status == 408 or 500 <= status <= 599 or (status == 404 and claimed):
+        return HealthEffect.FAILURE
+    return HealthEffect.NEUTRAL
+
+
+def final_refusal(failures: Sequence[AttemptFailed], *, now: datetime.datetime | None = None) -> Refusal:
+    """What the client is told when every attempt failed.
+
+    The last meaningful upstream status, else 504 after a timeout, else 502. failures: in order. now:
+    aware; only needed to understand a `Retry-After` that is a date.
+    """
+    if not failures:
+        return Refusal(503, "No channel is available.", kind="api_error", code="no_channel_available")
+    for failure in reversed(failures):
+        status = _meaningful_status(failure)
+        if status:
+            return _told(failure, status, now)
+    if all(failure.status in KEY_IS_BAD for failure in failures):
+        return _bad_gateway("The gateway's credentials were refused.", "upstream_credentials_exhausted")
+    last = failures[-1]
+    if _is_timeout(last):
+        return Refusal(504, "The upstream did not answer in time.", kind="api_error", code="upstream_timeout")
+    if last.reason is EndReason.RESPONSE_TOO_LARGE:
+        return _bad_gateway("The upstream's answer is larger than the gateway accepts.", "response_too_large")
+    return _bad_gateway(
+        _message(last, "The upstream failed to answer."), _word(last.code) or "upstream_error"
+    )
+
+
+def parse_retry_after(value: str | None, now: datetime.datetime | None) -> int | None:
+    """`Retry-After` (RFC 9110, section 10.2.3) as whole seconds, rounded up, from 0 to 600.
+
+    now: aware; without it only seconds are understood. None for what is neither seconds nor a date.
+    """
+    text = (value or "").strip()
+    if _SECONDS.fullmatch(text):
+        return _bounded(float(text))
+    if now is None or not text:
+        return None
+    try:
+        moment = parsedate_to_datetime(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        return _bounded((moment - now).total_seconds())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _is_retried_status(status: int, *, claimed: bool) -> bool:
+    return status in _RETRIED_STATUSES or 500 <= status <= 599 or (status == 404 and claimed)
+
+
+def _meaningful_status(failure: AttemptFailed) -> int | None:
+    """The status that tells the client something; not those that concern the operator alone."""
+    status = failure.status or 0
+    if status in KEY_IS_BAD:
+        return None
+    if 400 <= status <= 599:
+        return status
+    if failure.code in _OWN_FAULTS:
+        return 400
+    if failure.reason is EndReason.UPSTREAM_ERROR_EVENT:
+        return _STATUS_OF_KIND.get(failure.kind or "")
+    return None
+
+
+def _told(failure: AttemptFailed, status: int, now: datetime.datetime | None) -> Refusal:
+    return Refusal(
+        status,
+        _message(failure, f"The upstream answered with status {status}."),
+        kind=_word(failure.kind) or _default_kind(status),
+        code=_word(failure.code),
+        param=failure.param if failure.param and _PARAM.fullmatch(failure.param) else None,
+        retry_after_s=parse_retry_after(failure.retry_after, now) if status in {429, 503} else None,
+    )
+
+
+def _default_kind(status: int) -> str:
+    if status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if status < 500 else "api_error"
+
+
+def _is_timeout(failure: AttemptFailed) -> bool:
+    """Of any phase: a connect that timed out is told apart by its error class alone."""
+    return failure.reason in _TIMEOUTS or (
+        failure.reason is EndReason.CONNECT_FAILED and "timeout" in failure.error_class.lower()
+    )
+
+
+def _message(failure: AttemptFailed, otherwise: str) -> str:
+    return scrub(failure.message) or otherwise
+
+
+def _bad_gateway(message: str, code: str) -> Refusal:
+    return Refusal(502, message, kind="api_error", code=code)
+
+
+def _word(text: str | None) -> str | None:
+    """A machine-readable word of the upstream's, unless it is anything else."""
+    return text if text and _WORD.fullmatch(text) and scrub(text) == text else None
+
+
+def _bounded(seconds: float) -> int:
+    return max(0, min(MAX_RETRY_AFTER_S, -int(-seconds // 1)))

@@ -1,0 +1,195 @@
+"""Which channels serve a model, and in which order they are tried.
+
+Chance and turn counters are handed in. Must not import anything that knows health, cooldowns or leases:
+candidates that are out are dropped by the caller.
+"""
+
+import difflib
+import functools
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Protocol
+
+from relay.core.types import Channel, KeyMode, UpstreamKey
+
+Tiers = tuple[tuple[Channel, ...], ...]
+"""Channels by priority, highest first."""
+
+_OTHER_NAMES_KEPT = 1024
+_MAX_COMPARED_CHARACTERS = 64
+_MAX_COMPARED_NAMES = 500
+
+
+class Random(Protocol):
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+def matches(pattern: str, model: str) -> bool:
+    """Whether a name or pattern covers a model. `*` stands for any text, all else for itself."""
+    if "*" not in pattern:
+        return pattern == model
+    head, middles, tail = _parts(pattern)
+    if len(model) < len(head) + len(tail) or not (model.startswith(head) and model.endswith(tail)):
+        return False
+    at, end = len(head), len(model) - len(tail)
+    for middle in middles:
+        at = model.find(middle, at, end)
+        if at < 0:
+            return False
+        at += len(middle)
+    return True
+
+
+def is_model_allowed(allowed_models: Sequence[str], model: str) -> bool:
+    """Whether an API key may use a model; an empty list allows all."""
+    return not allowed_models or any(matches(pattern, model) for pattern in allowed_models)
+
+
+def claims(channel: Channel, model: str) -> bool:
+    """Whether a channel says that it has this very model; a bare `*` only offers to try."""
+    if not model:
+        return False
+    return model in channel.model_mapping or any(
+        matches(pattern, model) for pattern in channel.models if not _is_catch_all(pattern)
+    )
+
+
+def model_sent(channel: Channel, model: str) -> str:
+    """The name the upstream knows the model by."""
+    return channel.model_mapping.get(model, model)
+
+
+class ChannelIndex:
+    """The channels of one configuration, found by group and model. Never changes once built.
+
+    Model names come from clients, so only names that the configuration itself holds are remembered
+    without limit; the others share a small table that starts afresh when it is full.
+    """
+
+    __slots__ = ("_channels", "_known", "_named", "_others")
+
+    def __init__(self, channels: Iterable[Channel]) -> None:
+        self._channels = tuple(sorted(channels, key=lambda channel: (-channel.priority, channel.id)))
+        self._known = frozenset(name for channel in self._channels for name in _names(channel))
+        self._named: dict[tuple[str, str], Tiers] = {}
+        self._others: dict[tuple[str, str], Tiers] = {}
+
+    def __iter__(self) -> Iterator[Channel]:
+        return iter(self._channels)
+
+    def tiers(self, group: str, model: str) -> Tiers:
+        """The channels of a group that serve a model and have a key; model "" = none was named."""
+        named = model in self._known
+        cache = self._named if named else self._others
+        found = cache.get((group, model))
+        if found is None:
+            found = self._find(group, model)
+            if not named and len(cache) >= _OTHER_NAMES_KEPT:
+                cache.clear()
+            # A group comes from configuration, but one that no channel has need not be kept.
+            if found:
+                cache[group, model] = found
+        return found
+
+    def is_listed(self, group: str, model: str) -> bool:
+        """Whether any channel of the group serves the model, with or without a key that is in use."""
+        return any(group in channel.groups and _serves(channel, model) for channel in self._channels)
+
+    def _find(self, group: str, model: str) -> Tiers:
+        serving = (
+            channel
+            for channel in self._channels
+            if channel.keys and group in channel.groups and _serves(channel, model)
+        )
+        return tuple(tuple(tier) for _, tier in groupby(serving, key=lambda channel: channel.priority))
+
+
+def order(tiers: Tiers, random: Random) -> list[Channel]:
+    """All channels in the order of attempts: tier by tier, weighted chance within a tier.
+
+    A channel of weight 0 comes after all others of its tier.
+    """
+    ordered: list[Channel] = []
+    for tier in tiers:
+        if len(tier) == 1:
+            ordered.append(tier[0])
+        else:
+            ordered.extend(sorted(tier, key=functools.partial(_lot, random)))
+    return ordered
+
+
+def pick_key(channel: Channel, turn: int, random: Random) -> UpstreamKey:
+    """The upstream key of an attempt. turn: the channel's running number of attempts.
+
+    Raises ValueError for a channel without keys, which no index offers.
+    """
+    if not channel.keys:
+        raise ValueError(f"channel {channel.id} has no key")
+    count = len(channel.keys)
+    match channel.key_mode:
+        case KeyMode.ROUND_ROBIN:
+            return channel.keys[turn % count]
+        case KeyMode.RANDOM:
+            return channel.keys[int(random.random() * count)]
+
+
+def listed_models(
+    channels: Iterable[Channel], group: str, allowed_models: Sequence[str], priced: Collection[str]
+) -> list[str]:
+    """The names a caller may be told, sorted.
+
+    Named models, mapping keys, and priced names that some pattern serves; patterns themselves are not
+    names. channels: also a `ChannelIndex`.
+    """
+    names: set[str] = set()
+    patterns: set[str] = set()
+    for channel in channels:
+        if group in channel.groups and channel.keys:
+            names.update(_names(channel))
+            patterns.update(pattern for pattern in channel.models if "*" in pattern)
+    names.update(name for name in priced if any(matches(pattern, name) for pattern in patterns))
+    return sorted(name for name in names if is_model_allowed(allowed_models, name))
+
+
+def close_names(model: str, candidates: Iterable[str], n: int = 3) -> list[str]:
+    """Names that a caller may have meant, best first. Bounded in time whatever the input."""
+    if len(model) > _MAX_COMPARED_CHARACTERS:
+        return []
+    by_folded = {
+        name.lower(): name
+        for name in islice(candidates, _MAX_COMPARED_NAMES)
+        if len(name) <= _MAX_COMPARED_CHARACTERS
+    }
+    return [by_folded[name] for name in difflib.get_close_matches(model.lower(), by_folded, n=n)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _parts(pattern: str) -> tuple[str, tuple[str, ...], str]:
+    """A pattern cut at its stars. No regular expression: many stars would make one explode."""
+    head, *middles, tail = pattern.split("*")
+    return head, tuple(middle for middle in middles if middle), tail
+
+
+def _is_catch_all(pattern: str) -> bool:
+    return bool(pattern) and not pattern.strip("*")
+
+
+def _serves(channel: Channel, model: str) -> bool:
+    return claims(channel, model) or any(_is_catch_all(pattern) for pattern in channel.models)
+
+
+def _names(channel: Channel) -> Iterator[str]:
+    yield from (name for name in channel.models if "*" not in name)
+    yield from channel.model_mapping
+
+
+def _lot(random: Random, channel: Channel) -> tuple[bool, float]:
+    """Weighted drawing without replacement: exponential lots, the smallest goes first.
+
+    Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006.
+    """
+    lot = -math.log(1.0 - random.random())
+    return (False, lot / channel.weight) if channel.weight > 0 else (True, lot)
