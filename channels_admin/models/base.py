@@ -1,0 +1,50 @@
+"""What every configured row shares: the configuration version that last changed it."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from django.core.validators import BaseValidator, MaxValueValidator, MinValueValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+DAY_SECONDS = 86_400
+
+
+class VersionedModel(models.Model):
+    """Stamped by the services only; processes reload the rows whose version is newer than theirs."""
+
+    version = models.BigIntegerField(_("version"), default=0, db_index=True, editable=False)
+
+    class Meta:
+        abstract = True
+
+
+def seconds(lowest: float = 0, highest: float = DAY_SECONDS) -> list[BaseValidator]:
+    """Validators of a duration, told at the field; `range_check` says the same to the database."""
+    return [MinValueValidator(lowest), MaxValueValidator(highest)]
+
+
+def range_check(
+    table: str, field: str, lowest: float, highest: float, *, nullable: bool = False
+) -> models.CheckConstraint:
+    inside = models.Q(**{f"{field}__gte": lowest, f"{field}__lte": highest})
+    if nullable:
+        inside |= models.Q(**{f"{field}__isnull": True})
+    return models.CheckConstraint(condition=inside, name=f"{table}_{field}_range")
+
+
+def choice_check(table: str, field: str, words: Iterable[StrEnum]) -> models.CheckConstraint:
+    known = [str(word) for word in words]
+    return models.CheckConstraint(
+        condition=models.Q(**{f"{field}__in": known}), name=f"{table}_{field}_known"
+    )
+
+
+def filled_check(table: str, field: str) -> models.CheckConstraint:
+    return models.CheckConstraint(condition=~models.Q(**{field: ""}), name=f"{table}_{field}_filled")
+
+
+def choices(words: Iterable[StrEnum], *, labels: dict[str, str] | None = None) -> list[tuple[str, str]]:
+    """Enum → Django choices; the label is the word itself unless one is given."""
+    labels = labels or {}
+    return [(str(word), labels.get(word, str(word).replace("_", " "))) for word in words]

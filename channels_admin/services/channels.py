@@ -1,0 +1,59 @@
+"""Channels: create, change, switch on and off."""
+
+from typing import TypedDict, Unpack
+
+from django.utils import timezone
+
+from channels_admin.models import Channel, StreamPolicy
+from channels_admin.services.config_version import configuration_change, row_save
+from channels_admin.statuses import RouteStatus
+
+
+class ChannelFields(TypedDict, total=False):
+    """As the model's fields of the same names."""
+
+    name: str
+    kind: str
+    base_url: str
+    proxy_url: str
+    models: list[str]
+    model_mapping: dict[str, str]
+    priority: int
+    weight: int
+    groups: list[str]
+    tags: list[str]
+    policy: StreamPolicy | None
+    key_mode: str
+    connect_timeout_seconds: float
+    non_stream_timeout_seconds: float
+    request_stream_usage: bool
+    header_overrides: dict[str, str]
+    parameter_overrides: dict[str, object]
+
+
+def channel_create(*, status: RouteStatus = RouteStatus.ENABLED, **fields: Unpack[ChannelFields]) -> Channel:
+    """Raises ValidationError."""
+    with configuration_change() as version:
+        channel = Channel(status=status.value)
+        row_save(channel, version, fields)
+        return channel
+
+
+def channel_update(*, channel_id: int, **fields: Unpack[ChannelFields]) -> Channel:
+    """Raises ValidationError, Channel.DoesNotExist."""
+    with configuration_change() as version:
+        channel = Channel.objects.get(pk=channel_id)
+        row_save(channel, version, fields)
+        return channel
+
+
+def channel_set_status(*, channel_id: int, status: RouteStatus, reason: str = "") -> Channel:
+    """reason: a few words for the console, at most 200 letters; never an upstream's text."""
+    with configuration_change() as version:
+        channel = Channel.objects.get(pk=channel_id)
+        row_save(
+            channel,
+            version,
+            {"status": status.value, "status_reason": reason, "status_changed_at": timezone.now()},
+        )
+        return channel

@@ -1,0 +1,43 @@
+"""The configuration version: taken first in each configuration transaction."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from django.db import connection, transaction
+from django.db.models import F
+
+from channels_admin.models import ConfigVersion
+from channels_admin.models.base import VersionedModel
+
+
+def config_version_bump() -> int:
+    """The next version. Locks the one row until the transaction ends, so commits come in version order."""
+    if not connection.in_atomic_block:
+        raise RuntimeError("The configuration version is bumped inside a transaction only.")
+    if not ConfigVersion.objects.filter(pk=1).update(number=F("number") + 1):
+        raise RuntimeError("The row of the configuration version is missing: run `manage.py migrate`.")
+    return ConfigVersion.objects.values_list("number", flat=True).get(pk=1)
+
+
+def config_version_ensure() -> None:
+    """Makes the row where there is none; changes nothing else."""
+    ConfigVersion.objects.get_or_create(pk=1)
+
+
+@contextmanager
+def configuration_change() -> Iterator[int]:
+    """One configuration transaction; gives the version to stamp changed rows with.
+
+    Read rows inside it: the bump's lock means that nobody else changes configuration meanwhile.
+    """
+    with transaction.atomic():
+        yield config_version_bump()
+
+
+def row_save(row: VersionedModel, version: int, fields: Mapping[str, object] | None = None) -> None:
+    """Sets `fields`, validates every field and constraint, saves. Raises ValidationError naming fields."""
+    for name, value in (fields or {}).items():
+        setattr(row, name, value)
+    row.version = version
+    row.full_clean()
+    row.save()
