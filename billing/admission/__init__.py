@@ -1,0 +1,63 @@
+"""Where settled records wait for a worker: in this process, or in Redis when `REDIS_URL` is set.
+
+`store.py` holds the two interfaces, `memory.py` and `redis.py` one implementation each; both pass the
+same contract tests. Must not import: models.
+"""
+
+from functools import cache
+
+from django.conf import settings
+
+from billing.admission.memory import MemoryStore
+from billing.admission.redis import RedisAdmissionPort, RedisOpenRecords
+from billing.admission.store import (
+    AdmissionPort,
+    OpenRecords,
+    OpenState,
+    RecordState,
+    SettledCounts,
+    SettledRecord,
+    StoreUnavailable,
+)
+
+__all__ = [
+    "AdmissionPort",
+    "OpenRecords",
+    "OpenState",
+    "RecordState",
+    "SettledCounts",
+    "SettledRecord",
+    "StoreUnavailable",
+    "admission_forget",
+    "admission_port",
+    "open_records",
+]
+
+_DEFAULT_PREFIX = "sluice:"
+
+
+@cache
+def admission_port() -> AdmissionPort:
+    """The process's one port for the event loop."""
+    return RedisAdmissionPort(settings.REDIS_URL, _prefix()) if settings.REDIS_URL else _memory_store()
+
+
+@cache
+def open_records() -> OpenRecords:
+    """The process's one port for workers and other threads."""
+    return RedisOpenRecords(settings.REDIS_URL, _prefix()) if settings.REDIS_URL else _memory_store()
+
+
+def admission_forget() -> None:
+    """Build the ports anew on next use: for tests that change settings. Close the async port first."""
+    for made in (admission_port, open_records, _memory_store):
+        made.cache_clear()
+
+
+@cache
+def _memory_store() -> MemoryStore:
+    return MemoryStore()
+
+
+def _prefix() -> str:
+    return getattr(settings, "ADMISSION_KEY_PREFIX", _DEFAULT_PREFIX)

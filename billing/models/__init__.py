@@ -1,0 +1,25 @@
+"""Rows of the money side, one noun a file. Fields, constraints and `__str__` only.
+
+Must not import: services, selectors, admission.
+"""
+
+from billing.models.accounts import Account
+from billing.models.attempts import Attempt
+from billing.models.dead_outcomes import DeadOutcome
+from billing.models.ledger_entries import EntryKind, LedgerEntry
+from billing.models.prices import Price
+from billing.models.relay_requests import RelayRequest, RequestState
+from billing.models.usage_records import UsageRecord, UsageSource
+
+__all__ = [
+    "Account",
+    "Attempt",
+    "DeadOutcome",
+    "EntryKind",
+    "LedgerEntry",
+    "Price",
+    "RelayRequest",
+    "RequestState",
+    "UsageRecord",
+    "UsageSource",
+]

@@ -1,0 +1,20 @@
+"""Counters of the recording path. No request, tenant or model in a label.
+
+Must not import: Django, anything of billing.
+"""
+
+from prometheus_client import Counter
+
+SETTLE_FAILURES = Counter(
+    "sluice_courier_settle_failures",
+    "Batches of outcomes that the admission store did not take; tried again.",
+)
+NUDGE_FAILURES = Counter("sluice_courier_nudge_failures", "Nudges of the workers that failed.")
+REPORTS_LATE = Counter("sluice_courier_reports_late", "Outcomes reported after the courier was closed.")
+UNDELIVERED = Counter("sluice_courier_undelivered", "Outcomes still in memory when the courier closed.")
+RECORDED = Counter("sluice_requests_recorded", "Relay requests written to the database.")
+REPEATED = Counter("sluice_requests_repeated", "Outcomes whose relay request had been written before.")
+DEAD = Counter("sluice_outcomes_dead", "Outcomes that could not be written and were kept apart.")
+RECORDING_INTERRUPTED = Counter(
+    "sluice_recording_interrupted", "Batches given back because database or store did not answer."
+)

@@ -1,0 +1,51 @@
+"""Every change of a balance. Append-only: database triggers refuse changes (`billing.ledger_guards`)."""
+
+from django.db import models
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+
+class EntryKind(models.TextChoices):
+    OPENING = "opening", _("opening balance")
+    TOP_UP = "topup", _("top-up")
+    CHARGE = "charge", _("charge")
+    CORRECTION = "correction", _("correction")
+    REFUND = "refund", _("refund")
+
+
+class LedgerEntry(models.Model):
+    """`source` says what caused the entry and exists once: `charge:<request>`,
+    `correction:<request>:<reason>`, `topup:<operation>`, `opening:<tenant>`, `refund:<operation>`.
+
+    Amounts are nano-dollars; a charge is negative. `account_seq` numbers an account's entries without gap.
+    """
+
+    account = models.ForeignKey(
+        "billing.Account",
+        verbose_name=_("account"),
+        on_delete=models.PROTECT,
+        related_name="entries",
+        db_index=False,
+    )
+    account_seq = models.BigIntegerField(_("sequence number"))
+    source = models.CharField(_("source"), max_length=200, unique=True)
+    kind = models.CharField(_("kind"), max_length=16, choices=EntryKind.choices)
+    amount_nano = models.BigIntegerField(_("amount (nano-dollars)"))
+    balance_after_nano = models.BigIntegerField(_("balance after (nano-dollars)"))
+    reason = models.CharField(_("reason"), max_length=200, blank=True)
+    created_at = models.DateTimeField(_("created"), db_default=Now())
+    """The database's time: reports group by it."""
+
+    class Meta:
+        verbose_name = _("ledger entry")
+        verbose_name_plural = _("ledger entries")
+        ordering = ("account", "-account_seq")
+        constraints = (
+            models.UniqueConstraint(fields=("account", "account_seq"), name="ledgerentry_seq_once"),
+            models.CheckConstraint(
+                condition=models.Q(kind__in=EntryKind.values), name="ledgerentry_known_kind"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.source
