@@ -1,0 +1,19 @@
+"""The registry of dialects: one wire protocol each, all shaped after `base.Dialect`.
+
+To add one: a module or package beside these, an entry here, its fixtures in tests/relay/core/dialects.
+"""
+
+from collections.abc import Mapping
+
+from relay.core.dialects.base import Dialect
+from relay.core.dialects.opaque import OPAQUE
+from relay.core.dialects.openai_chat import OPENAI_CHAT
+
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (OPENAI_CHAT, OPAQUE)}
+
+_BY_FAMILY: Mapping[str, Dialect] = {"chat": OPENAI_CHAT, "chat/completions": OPENAI_CHAT}
+
+
+def dialect_for(path_family: str) -> Dialect:
+    """The dialect a path family speaks; what is not known passes through unread."""
+    return _BY_FAMILY.get(path_family, OPAQUE)

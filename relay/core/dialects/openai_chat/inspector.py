@@ -1,0 +1,239 @@
+"""Reads an OpenAI-shaped stream along: what it says, and which repairs each event needs.
+
+The hot path: `observe` runs for every event of every stream. It never raises into the relay and keeps
+no text but the arguments of tool calls that are not yet whole. Must not know timers, money or channels.
+"""
+
+import msgspec
+
+from relay.core.dialects.base import Ask, EventKind, Relayed, StreamFacts, UpstreamError
+from relay.core.dialects.openai_chat.chunk import (
+    Choice,
+    Chunk,
+    Delta,
+    NotAChunk,
+    ToolCallFragment,
+    carries_more,
+    loose_json,
+    read_chunk,
+)
+from relay.core.dialects.openai_chat.repairs import Edits, comments_of, edited, without_id_and_retry
+from relay.core.dialects.openai_chat.request import choices_asked
+from relay.core.dialects.openai_chat.usage import Usage, merged, normalised
+from relay.core.dialects.upstream_errors import error_from_text, find_error
+from relay.core.sse import DONE, Event
+from relay.core.tool_calls import ToolCallAssembler
+
+MAX_CHOICES = 1_024
+"""OpenAI allows 128. Choices beyond it pass, but are not accounted for."""
+
+_DONE_DATA = "[DONE]"
+_UNSET = msgspec.UNSET
+_CONTENT = EventKind.CONTENT
+
+
+class OpenAIChatInspector:
+    """`StreamInspector` for chat completions; legacy completions, which have no delta, are read too."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.facts = StreamFacts()
+        self._include_usage = ask.include_usage
+        self._choices_due = min(choices_asked(ask.fields), MAX_CHOICES)
+        self._choices_seen: set[int] = set()
+        self._tool_calls = ToolCallAssembler()
+        self._offset = 0
+
+    def observe(self, event: Event, offset: int) -> Relayed:
+        """See `StreamInspector`. Errors and what is INVALID are withheld: the relay tells its own."""
+        if event.event == "error" and event.has_data:
+            return self._failed(_named_error(event.data))
+        try:
+            chunk = read_chunk(event.data)
+        except NotAChunk:
+            return self._not_a_chunk(event, offset)
+        choices = chunk.choices
+        if not choices or chunk.error is not _UNSET:
+            return self._read_uncommon(chunk, event, offset)
+        if len(choices) == 1 and chunk.usage is None and self._is_plain_text(choices[0]):
+            out = without_id_and_retry(event.raw) if event.id or event.retry is not None else event.raw
+            return Relayed(_CONTENT, out)
+        return self._with_choices(chunk, choices, event, offset)
+
+    def closing(self) -> bytes:
+        """The missing `[DONE]`; tool calls of choices that never finished are checked here."""
+        facts = self.facts
+        if not facts.every_choice_finished and not self._tool_calls.check_all():
+            facts.add_soft_error("tool_call_invalid", self._offset)
+        return DONE if facts.every_choice_finished and not facts.terminal_seen else b""
+
+    def _is_plain_text(self, choice: Choice) -> bool:
+        """The common event, read by the shortest way: more text of a choice that is known already."""
+        delta = choice.delta
+        if (
+            delta is None
+            or choice.finish_reason is not None
+            or choice.usage is not None
+            or delta.tool_calls
+            or choice.index not in self._choices_seen
+        ):
+            return False
+        size = _text_bytes(delta)
+        self.facts.text_bytes += size
+        return size > 0
+
+    def _with_choices(self, chunk: Chunk, choices: list[Choice], event: Event, offset: int) -> Relayed:
+        edits = Edits()
+        has_content = False
+        for position, choice in enumerate(choices):
+            has_content |= self._read_choice(position, choice, edits, offset)
+        if chunk.model and not self.facts.model:
+            self.facts.model = chunk.model
+        if chunk.x_groq is not None:
+            self._read_usage(chunk.x_groq.usage)
+        if chunk.usage is not None:
+            self._read_usage(chunk.usage)
+            edits.drop_usage = not self._include_usage
+            has_content = True
+        kind = _CONTENT if has_content or carries_more(event.data) else EventKind.PREAMBLE
+        return Relayed(kind, self._frame(event, edits, offset))
+
+    def _read_uncommon(self, chunk: Chunk, event: Event, offset: int) -> Relayed:
+        """Usage, an error, Azure's prompt-filter results: model "" and its own id mean nothing there."""
+        error = _error_in(event.data)
+        if error is not None:
+            return self._failed(error)
+        if chunk.choices:
+            return self._with_choices(chunk, chunk.choices, event, offset)
+        edits = Edits(empty_choices=chunk.choices is None or chunk.choices is _UNSET)
+        if chunk.usage is None:
+            return Relayed(EventKind.PREAMBLE, self._frame(event, edits, offset))
+        self._read_usage(chunk.usage)
+        if chunk.model and not self.facts.model:
+            self.facts.model = chunk.model
+        return Relayed(_CONTENT, self._frame(event, edits, offset) if self._include_usage else b"")
+
+    def _read_choice(self, position: int, choice: Choice, edits: Edits, offset: int) -> bool:
+        """True when the choice carries something of the answer."""
+        index = choice.index or 0
+        if index not in self._choices_seen and len(self._choices_seen) < MAX_CHOICES:
+            self._choices_seen.add(index)
+            self.facts.every_choice_finished = False
+        delta = choice.delta
+        has_content = False
+        if delta is not None:
+            size = _text_bytes(delta)
+            self.facts.text_bytes += size
+            has_content = size > 0 or bool(delta.tool_calls)
+            if delta.tool_calls:
+                self._read_calls(position, index, delta.tool_calls, edits)
+        if choice.text:
+            self.facts.text_bytes += _utf8_size(choice.text)
+            has_content = True
+        self._read_usage(choice.usage)
+        if choice.finish_reason:
+            self._finish(position, index, choice.finish_reason, edits, offset)
+            has_content = True
+        elif choice.finish_reason == "":
+            edits.blank_finish.add(position)
+        return has_content
+
+    def _read_calls(
+        self, position: int, choice: int, fragments: list[ToolCallFragment], edits: Edits
+    ) -> None:
+        numbers = []
+        changed = False
+        for fragment in fragments:
+            function = fragment.function or fragment.custom
+            arguments = function.arguments if function is not None else None
+            number = self._tool_calls.add(
+                choice,
+                index=fragment.index,
+                call_id=fragment.id,
+                name=function.name if function is not None else None,
+                arguments=arguments,
+            )
+            numbers.append(number)
+            changed |= number != fragment.index
+            if arguments:
+                self.facts.text_bytes += _utf8_size(arguments)
+        self.facts.tool_call_count = self._tool_calls.count
+        if changed:
+            edits.call_numbers[position] = numbers
+
+    def _finish(self, position: int, choice: int, reason: str, edits: Edits, offset: int) -> None:
+        facts = self.facts
+        valid = self._tool_calls.check(choice)
+        if not valid and choice not in facts.finish_reasons:
+            facts.add_soft_error("tool_call_invalid", offset)
+        if reason == "stop" and valid and self._tool_calls.has_calls(choice):
+            reason = edits.finish[position] = "tool_calls"
+        if choice in self._choices_seen:
+            facts.finish_reasons[choice] = reason
+        finished = facts.finish_reasons.keys()
+        facts.every_choice_finished = len(finished) >= self._choices_due and self._choices_seen <= finished
+
+    def _read_usage(self, usage: Usage | None) -> None:
+        reported = normalised(usage)
+        if reported is not None:
+            self.facts.usage = merged(self.facts.usage, reported)
+
+    def _frame(self, event: Event, edits: Edits, offset: int) -> bytes:
+        if edits:
+            try:
+                return edited(event, edits)
+            except (ValueError, LookupError, TypeError, RecursionError):
+                self.facts.add_soft_error("repair_failed", offset)
+        if event.id or event.retry is not None:
+            return without_id_and_retry(event.raw)
+        return event.raw
+
+    def _failed(self, error: UpstreamError) -> Relayed:
+        if self.facts.error is None:
+            self.facts.error = error
+        return Relayed(EventKind.ERROR, b"")
+
+    def _not_a_chunk(self, event: Event, offset: int) -> Relayed:
+        data = event.data.strip()
+        if not data:
+            return Relayed(EventKind.COMMENT, comments_of(event.raw))
+        if data == _DONE_DATA:
+            out = b"" if self.facts.terminal_seen else self._frame(event, Edits(), offset)
+            self.facts.terminal_seen = True
+            return Relayed(EventKind.TERMINAL, out)
+        self.facts.add_soft_error("not_json", offset)
+        return Relayed(EventKind.INVALID, b"")
+
+
+def _text_bytes(delta: Delta) -> int:
+    """UTF-8 bytes of text; reasoning that a vendor sends under both its names counts once."""
+    size = 0
+    text = delta.content
+    if text:
+        size = len(text) if text.isascii() else _utf8_size(text)
+    text = delta.reasoning_content or delta.reasoning
+    if text:
+        size += _utf8_size(text)
+    if delta.refusal:
+        size += _utf8_size(delta.refusal)
+    if delta.function_call is not None and delta.function_call.arguments:
+        size += _utf8_size(delta.function_call.arguments)
+    return size
+
+
+def _utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _error_in(data: str) -> UpstreamError | None:
+    try:
+        return find_error(loose_json(data))
+    except NotAChunk:
+        return None
+
+
+def _named_error(data: str) -> UpstreamError:
+    try:
+        value = loose_json(data)
+    except NotAChunk:
+        return error_from_text(data)
+    return find_error(value) or find_error({"error": value}) or error_from_text("")
