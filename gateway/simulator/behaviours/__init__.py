@@ -1,0 +1,19 @@
+"""The behaviours, one subject a file. Importing this package fills the registry's table.
+
+To add one: a coroutine function in the file of its subject, with `@behaviour(pattern, meaning)`, and a test.
+"""
+
+from gateway.simulator.behaviours import (
+    content,
+    endings,
+    errors,
+    framing,
+    plain,
+    statuses,
+    timing,
+    tools,
+    usage,
+    wire,
+)
+
+__all__ = ["content", "endings", "errors", "framing", "plain", "statuses", "timing", "tools", "usage", "wire"]

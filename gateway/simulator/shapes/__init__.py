@@ -1,0 +1,1 @@
+"""The dialects of the simulator: one file a family of endpoints, all shaped like `base.Shape`."""
