@@ -1,0 +1,110 @@
+"""The ASGI application: the relay's paths to the slim handler, everything else to Django, and lifespan.
+
+`application` is what servers import. Under Daphne there is no lifespan: the relay handler then starts
+the wiring on the first request.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+
+from channels.routing import URLRouter  # type: ignore[import-untyped]  # Channels ships no types
+from channels.security.websocket import AllowedHostsOriginValidator  # type: ignore[import-untyped]  # ditto
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+_console = get_asgi_application()  # sets Django up: what follows may import models and settings
+
+from django.conf import settings  # noqa: E402  after the set-up
+from django.urls import re_path  # noqa: E402  after the set-up
+
+from gateway import drain as draining  # noqa: E402  after the set-up
+from gateway import wiring  # noqa: E402  after the set-up
+from gateway.handler import RelayHandler  # noqa: E402  after the set-up
+from gateway.middleware import RELAY_MIDDLEWARE  # noqa: E402  after the set-up
+from gateway.sending import Receive, Scope, Send  # noqa: E402  after the set-up
+from gateway.server import watch_parent  # noqa: E402  after the set-up
+
+_logger = logging.getLogger(__name__)
+
+_RELAY_PATHS = frozenset({"/v1", "/v1beta", "/healthz", "/readyz"})
+_RELAY_PREFIXES = ("/v1/", "/v1beta/")
+
+
+def is_relay_path(scope: Scope) -> bool:
+    """Decided without the root path: with it, `/v1` would quietly fall to the slow handler."""
+    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+    return path.startswith(_RELAY_PREFIXES) or path in _RELAY_PATHS
+
+
+class Application:
+    """Dispatches by scope type and path. `relay` is the only part that tests replace."""
+
+    def __init__(self, relay: RelayHandler) -> None:
+        self._relay = relay
+        self._websocket = AllowedHostsOriginValidator(
+            # Routes end in ASGI applications, not in views: Channels uses Django's URL patterns so.
+            URLRouter([*WEBSOCKET_ROUTES, re_path(r"", _refuse_websocket)])  # type: ignore[arg-type]  # see above
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http" if is_relay_path(scope):
+                await self._relay(scope, receive, send)
+            case "http":
+                await _console(scope, receive, send)
+            case "websocket":
+                await self._websocket(scope, receive, send)
+            case "lifespan":
+                await _lifespan(receive, send)
+            case other:
+                raise ValueError(f"unknown scope type {other}")
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            try:
+                await _startup()
+            except Exception as error:
+                _logger.exception("start-up failed")
+                await send({"type": "lifespan.startup.failed", "message": type(error).__qualname__})
+                return
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            await _shutdown()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+async def _startup() -> None:
+    loop = asyncio.get_running_loop()
+    draining.drain.reset()
+    await wiring.start()
+    server_handler = signal.getsignal(signal.SIGTERM)
+    draining.install_signal_handlers(loop)
+    if callable(server_handler):
+        # The listener of an orphan is in its successor's way: no readiness delay.
+        watch_parent(
+            lambda: loop.call_soon_threadsafe(draining.leave, loop, server_handler, signal.SIGTERM, 0.0)
+        )
+
+
+async def _shutdown() -> None:
+    draining.drain.begin()
+    await wiring.stop()
+
+
+async def _refuse_websocket(_scope: Scope, receive: Receive, send: Send) -> None:
+    """No such socket: closing before accepting is answered with 403 by the server."""
+    await receive()
+    await send({"type": "websocket.close", "code": 4404})
+
+
+WEBSOCKET_ROUTES: list[object] = []
+
+application = Application(
+    RelayHandler(RELAY_MIDDLEWARE, urlconf="gateway.relay_urls", max_body_bytes=settings.MAX_BODY_BYTES)
+)

@@ -1,0 +1,111 @@
+"""The relay's own middleware, async only, and one layer: each layer costs every request.
+
+It gives each request its id, answers CORS preflights, turns exceptions into answers and puts id and
+CORS headers on whatever goes back. The console keeps Django's list in the settings.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+
+import uuid_utils
+from django.conf import settings
+from django.core.exceptions import RequestAborted
+from django.http import HttpResponse, HttpResponseNotAllowed
+from django.http.response import HttpResponseBase
+
+from gateway.api import errors
+from gateway.drain import drain
+from gateway.request import RelayRequest
+
+GetResponse = Callable[[RelayRequest], Awaitable[HttpResponseBase]]
+Middleware = Callable[[GetResponse], GetResponse]
+
+PREFLIGHT_MAX_AGE_S = 600
+CLIENT_REQUEST_ID_LENGTH = 128
+
+_UNCLEAN = re.compile(r"[^A-Za-z0-9._:/+=@-]")
+
+
+def new_request_id() -> str:
+    """UUIDv7: sorts by time, so it is a good primary key later."""
+    return str(uuid_utils.uuid7())
+
+
+def edge(get_response: GetResponse) -> GetResponse:
+    """The one layer between the handler and the views."""
+
+    async def middleware(request: RelayRequest) -> HttpResponseBase:
+        request.request_id = new_request_id()
+        request.client_request_id = _client_request_id(request)
+        origin = request.META.get("HTTP_ORIGIN")
+        if origin is not None and _is_preflight(request):
+            response: HttpResponseBase = _preflight(request)
+        else:
+            response = await _answer(get_response, request)
+        response["X-Request-Id"] = request.request_id
+        if origin is not None:
+            _allow_origin(response, origin)
+        if drain.is_draining:
+            response["Connection"] = "close"  # the next request goes to a process that stays
+        return response
+
+    return middleware
+
+
+RELAY_MIDDLEWARE: tuple[Middleware, ...] = (edge,)
+
+
+async def _answer(get_response: GetResponse, request: RelayRequest) -> HttpResponseBase:
+    try:
+        response = await get_response(request)
+    except RequestAborted:  # the client left while it was still sending: nobody to answer
+        raise
+    except Exception as error:  # noqa: BLE001  the edge: nothing may pass it unrendered
+        return errors.render_exception(request, error)
+    if response.status_code == 405 and isinstance(response, HttpResponseNotAllowed):
+        return errors.render_not_allowed(request, response["Allow"].split(","))
+    return response
+
+
+def _client_request_id(request: RelayRequest) -> str:
+    """The client's own id for its request, with everything odd taken out; "" if it gave none."""
+    meta = request.META
+    given = meta.get("HTTP_X_CLIENT_REQUEST_ID") or meta.get("HTTP_X_REQUEST_ID")
+    return _UNCLEAN.sub("", given)[:CLIENT_REQUEST_ID_LENGTH] if given else ""
+
+
+def _is_preflight(request: RelayRequest) -> bool:
+    return request.method == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in request.META
+
+
+def _preflight(request: RelayRequest) -> HttpResponse:
+    """204 without asking for a key: browsers send none. Headers are those asked for, whatever an SDK adds."""
+    response = HttpResponse(status=204)
+    del response["Content-Type"]
+    if not _is_allowed(request.META["HTTP_ORIGIN"]):
+        return response
+    response["Access-Control-Allow-Methods"] = request.META["HTTP_ACCESS_CONTROL_REQUEST_METHOD"]
+    asked = request.META.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS")
+    if asked:
+        response["Access-Control-Allow-Headers"] = asked
+    response["Access-Control-Max-Age"] = str(PREFLIGHT_MAX_AGE_S)
+    return response
+
+
+def _is_allowed(origin: str) -> bool:
+    return "*" in settings.CORS_ORIGINS or origin in settings.CORS_ORIGINS
+
+
+def _allow_origin(response: HttpResponseBase, origin: str) -> None:
+    """No credentials mode: keys travel in headers, so `*` may be answered literally."""
+    origins = settings.CORS_ORIGINS
+    if not origins:
+        return
+    if "*" in origins:
+        response["Access-Control-Allow-Origin"] = "*"
+    else:
+        response["Vary"] = "Origin, Access-Control-Request-Headers"
+        if origin not in origins:
+            return
+        response["Access-Control-Allow-Origin"] = origin
+    response["Access-Control-Expose-Headers"] = "*"
