@@ -1,0 +1,65 @@
+"""A store for each test, with keys of its own where it is Redis."""
+
+import contextlib
+import os
+import uuid
+
+import pytest
+import redis
+
+from billing import admission
+
+
+def redis_url() -> str:
+    """REDIS_URL, else a local server that answers, else nothing."""
+    if url := os.environ.get("REDIS_URL", ""):
+        return url
+    url = "redis://127.0.0.1:6379/7"
+    with contextlib.suppress(redis.RedisError), redis.Redis.from_url(url, socket_timeout=0.5) as client:
+        client.ping()
+        return url
+    return ""
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> str:
+    url = redis_url()
+    if not url:
+        pytest.skip("no Redis: set REDIS_URL")
+    return url
+
+
+@pytest.fixture
+def redis_prefix(redis_server):
+    prefix = f"test:{uuid.uuid4().hex}:"
+    yield prefix
+    with redis.Redis.from_url(redis_server) as client:
+        for key in client.scan_iter(f"{prefix}*"):
+            client.delete(key)
+
+
+@pytest.fixture
+def memory_settings(settings):
+    """The process uses the in-process store, and eager tasks."""
+    from celery import current_app
+
+    settings.REDIS_URL = ""
+    eager = current_app.conf.task_always_eager
+    current_app.conf.task_always_eager = True
+    admission.admission_forget()
+    yield
+    current_app.conf.task_always_eager = eager
+    admission.admission_forget()
+
+
+@pytest.fixture
+def redis_settings(settings, redis_server, redis_prefix):
+    """The process uses Redis, under keys of this test."""
+    settings.REDIS_URL = redis_server
+    settings.ADMISSION_KEY_PREFIX = redis_prefix
+    admission.admission_forget()
+    yield
+    close = getattr(admission.open_records(), "close", None)
+    if close:
+        close()
+    admission.admission_forget()
