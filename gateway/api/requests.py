@@ -1,0 +1,37 @@
+"""`GET /v1/requests/{id}`: a tenant's own request as it was recorded, or that it still runs."""
+
+import uuid
+
+import orjson
+from django.http import HttpRequest, HttpResponse
+from ninja import Router
+
+from billing.selectors.requests import request_view
+from gateway import wiring
+from gateway.relay_flow import caller_of
+from relay.core.errors import Refusal
+
+router = Router()
+
+
+@router.get("/v1/requests/{request_id}")
+async def request_detail(request: HttpRequest, request_id: str) -> HttpResponse:
+    """Another tenant's request is as unknown as one that never was."""
+    caller = caller_of(request)
+    parts = wiring.current()
+    running = parts.engine.running.get(request_id)
+    if running is not None and running.request.caller.tenant_id == caller.tenant_id:
+        answer: object = {"id": request_id, "object": "relay.request", "state": "running"}
+        return HttpResponse(orjson.dumps(answer), content_type="application/json")
+    view = await _recorded(caller.tenant_id, request_id)
+    if view is None:
+        raise Refusal(404, "There is no such request.", code="request_not_found", param="id")
+    return HttpResponse(orjson.dumps(view), content_type="application/json")
+
+
+async def _recorded(tenant_id: int, request_id: str) -> object | None:
+    try:
+        canonical = str(uuid.UUID(request_id))
+    except ValueError:
+        return None
+    return await wiring.current().threads.run(request_view, tenant_id, canonical)

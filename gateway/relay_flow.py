@@ -1,0 +1,142 @@
+"""One relay request end to end. Read this first.
+
+    server → handler → `authenticate` → **relay** → engine → (attempts) → pump → `RelayAnswer` → client
+                                                     └→ recorder (courier) → store → worker → rows
+
+`relay` takes one configuration snapshot for the whole request, decides who may serve it, starts the
+engine and returns as soon as the answer has begun. Refused here = nothing was sent upstream.
+"""
+
+import asyncio
+import hmac
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from gateway import wiring
+from gateway.api import errors
+from gateway.request import RelayRequest as HttpRelayRequest
+from gateway.request import relay_request
+from gateway.responses import RelayAnswer
+from relay.core.dialects.base import Ask, Dialect
+from relay.core.end_reasons import EndReason
+from relay.core.errors import Refusal
+from relay.core.headers import strip_credentials
+from relay.core.path_families import (
+    classify,
+    is_image,
+    is_object_read,
+    is_replayable,
+    is_withheld,
+    normalise_path,
+)
+from relay.core.request import RelayRequest
+from relay.core.selection import close_names, is_model_allowed, listed_models, order
+from relay.core.types import Caller, Channel
+
+
+async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
+    """The answer, begun. Raises Refusal when the request may not pass or no attempt succeeded."""
+    parts = wiring.current()
+    http = relay_request(request)
+    caller = caller_of(request)
+    if parts.courier.is_full:
+        raise _overloaded()
+    asked = _asked(http, caller, dialect)
+    candidates = _candidates(parts, caller, asked.ask)
+    running = parts.engine.start(asked, candidates)
+    try:
+        head = await running.head()
+    except asyncio.CancelledError:
+        # The view is cancelled when the client leaves before there is an answer, and at shutdown.
+        running.stop(EndReason.CLIENT_DISCONNECTED)
+        running.client_done(consumed=False)
+        await running.join()
+        raise
+    except Refusal as refusal:
+        response: HttpResponseBase = errors.render(request, refusal)
+    else:
+        response = RelayAnswer(head, running)
+    response["X-Relay-Attempts"] = str(running.attempts)
+    return response
+
+
+def caller_of(request: HttpRequest) -> Caller:
+    caller = getattr(request, "auth", None)
+    if not isinstance(caller, Caller):
+        raise TypeError("the route is not authenticated")
+    return caller
+
+
+def _asked(http: HttpRelayRequest, caller: Caller, dialect: Dialect) -> RelayRequest:
+    """What the client asks, parsed once. Raises Refusal: 404 for paths that never pass, 400 for bodies."""
+    path = normalise_path(http.raw_path.decode("ascii", "replace"))
+    method = http.method or "GET"
+    if path is None or is_withheld(path) or is_object_read(method, path):
+        raise Refusal(404, "Unknown request URL.", code="unknown_url")
+    ask = dialect.parse_request(http.body)
+    idempotency_key = _header(http, b"idempotency-key")
+    family = classify(path)
+    return RelayRequest(
+        id=http.request_id,
+        caller=caller,
+        method=method,
+        path=path,
+        query=strip_credentials(http.scope["query_string"].decode("ascii", "replace")),
+        headers=tuple(http.relay_headers),
+        body=http.body,
+        family=family,
+        dialect=dialect,
+        ask=ask,
+        is_replayable=is_replayable(family, method, idempotency_key=idempotency_key),
+        is_image=is_image(family),
+        received_at=http.received_at,
+        upstream_idempotency_key=_shared_key(caller, idempotency_key),
+        client_request_id=http.client_request_id,
+    )
+
+
+def _candidates(parts: "wiring.Wiring", caller: Caller, ask: Ask) -> list[Channel]:
+    """Channels that may serve the request, in the order they will be tried. Raises Refusal 404."""
+    config = parts.configuration.current
+    tiers = config.channels.index.tiers(caller.group, ask.model)
+    if tiers and (not ask.model or is_model_allowed(caller.allowed_models, ask.model)):
+        return order(tiers, parts.chance)
+    if not ask.model:
+        message = "No channel serves requests without a model."
+        raise Refusal(404, message, code="unknown_url")
+    channels = config.channels.channels.values()
+    models = listed_models(channels, caller.group, caller.allowed_models, config.prices.names)
+    raise unknown_model(ask.model, models)
+
+
+def unknown_model(model: str, models: list[str]) -> Refusal:
+    """404 that names models the caller may have meant."""
+    close = close_names(model, models)
+    hint = f" Did you mean {', '.join(close)}?" if close else ""
+    message = f"The model `{model[:200]}` does not exist or you do not have access to it.{hint}"
+    return Refusal(404, message, code="model_not_found", param="model")
+
+
+def _shared_key(caller: Caller, idempotency_key: str | None) -> str | None:
+    """What the upstream gets for the tenant's Idempotency-Key.
+
+    All tenants share one upstream account, so two that choose the same value must not meet there.
+    """
+    if not idempotency_key:
+        return None
+    message = f"{caller.tenant_id}\0{caller.api_key_id}\0{idempotency_key}"
+    return hmac.new(settings.SECRET_KEY.encode(), message.encode(), "sha256").hexdigest()
+
+
+def _header(http: HttpRelayRequest, name: bytes) -> str | None:
+    for found, value in http.relay_headers:
+        if found == name:
+            return value.decode("latin-1").strip() or None
+    return None
+
+
+def _overloaded() -> Refusal:
+    message = "The gateway cannot record more requests right now. Try again."
+    return Refusal(503, message, kind="api_error", code="overloaded", retry_after_s=5)

@@ -1,0 +1,80 @@
+"""The response that carries a relay answer to the client, and tells the runtime what became of it."""
+
+import asyncio
+
+from django.http.response import HttpResponseBase
+
+from gateway.connection import ClientConnection
+from gateway.sending import SLICE_BYTES, Send, encoded_headers
+from relay.core.end_reasons import EndReason
+from relay.upstream.answer import Head
+from relay.upstream.running import RunningRequest
+
+IN_FLIGHT_BYTES = 16 * 1024
+"""What a reader far away may not have acknowledged yet when the last write is done."""
+
+
+class RelayAnswer(HttpResponseBase):
+    """Writes itself (see `gateway.handler.TransmittedResponse`): the whole body, or the pump's items."""
+
+    streaming = True
+
+    def __init__(self, head: Head, running: RunningRequest) -> None:
+        super().__init__(status=head.status, content_type="")
+        del self["Content-Type"]  # the head has its own
+        self._head = head
+        self._running = running
+        self._has_left = False
+
+    def client_left(self) -> None:
+        self._has_left = True
+        self._running.stop(EndReason.CLIENT_DISCONNECTED)
+
+    async def transmit(self, send: Send, connection: ClientConnection) -> None:
+        running = self._running
+        running.on_write_timeout = connection.abort
+        is_written = False
+        try:
+            if self._head.body is None:
+                is_written = await self._send_pumped(send, connection)
+            else:
+                is_written = await self._send_whole(self._head.body, send)
+        except asyncio.CancelledError:
+            running.stop(EndReason.GATEWAY_SHUTDOWN)
+            raise
+        finally:
+            running.client_done(consumed=is_written and not self._has_left and _is_taken(connection))
+            await running.join()
+
+    async def _send_pumped(self, send: Send, connection: ClientConnection) -> bool:
+        """True when the answer was written to its end."""
+        pump = self._running.pump
+        pump.begin_write()
+        await self._send_head(send, ())
+        async for data in pump:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        if self._running.is_cut:
+            connection.abort()  # an unfinished body must look unfinished
+            return False
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return True
+
+    async def _send_whole(self, body: bytes, send: Send) -> bool:
+        pump = self._running.pump
+        pump.begin_write()
+        await self._send_head(send, ((b"content-length", str(len(body)).encode()),))
+        for start in range(0, max(len(body), 1), SLICE_BYTES):
+            pump.begin_write()
+            piece = body[start : start + SLICE_BYTES] if len(body) > SLICE_BYTES else body
+            more = start + SLICE_BYTES < len(body)
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+        return True
+
+    async def _send_head(self, send: Send, length: tuple[tuple[bytes, bytes], ...]) -> None:
+        headers = [*self._head.headers, *length, *encoded_headers(self.items())]
+        await send({"type": "http.response.start", "status": self._head.status, "headers": headers})
+
+
+def _is_taken(connection: ClientConnection) -> bool:
+    """Nothing is left with us, and no more in the kernel than may be under way to a reader."""
+    return connection.unsent() == 0 and (connection.unacknowledged() or 0) <= IN_FLIGHT_BYTES

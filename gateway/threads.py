@@ -1,0 +1,49 @@
+"""Database work off the event loop: a few long-lived threads that keep their connections.
+
+The console's threads come and go with its requests and belong to Django; these are the relay's own, for
+what its steady state does not need: API keys not seen yet, the configuration poll, one's own request.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from django.db import InterfaceError, OperationalError, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DatabaseThreads:
+    """`run` calls a function with ORM access in one of `size` threads."""
+
+    def __init__(self, *, name: str, size: int) -> None:
+        self._executor = ThreadPoolExecutor(size, thread_name_prefix=name)
+        self._known = threading.local()
+        self._connections: list[BaseDatabaseWrapper] = []
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: self._call(function, *args, **kwargs))
+
+    def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if not getattr(self._known, "is_known", False):
+            self._known.is_known = True
+            self._connections.append(connections["default"])
+        try:
+            return function(*args, **kwargs)
+        except (OperationalError, InterfaceError):
+            connection.close()  # the next call dials anew instead of failing on a dead connection
+            raise
+
+    async def aclose(self) -> None:
+        """Waits for what runs, then closes every thread's connection."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._executor.shutdown)
+        for opened in self._connections:
+            opened.inc_thread_sharing()
+            opened.close()
+        self._connections.clear()

@@ -1,0 +1,117 @@
+"""Composition root: builds once per process what a request needs, and takes it down again."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from django.conf import settings
+from relay.upstream.client import build_transport
+
+from billing.admission import admission_port
+from billing.courier import Courier
+from gateway.api_keys import ApiKeyDirectory
+from gateway.config import Configuration
+from gateway.drain import drain
+from gateway.threads import DatabaseThreads
+from relay.core.end_reasons import EndReason
+from relay.core.types import Channel, RelayFlags, UpstreamKey
+from relay.upstream.clock import LoopClock
+from relay.upstream.engine import Engine
+from relay.upstream.transport import RelayTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The parts of one serving process."""
+
+    configuration: Configuration
+    api_keys: ApiKeyDirectory
+    courier: Courier
+    transport: RelayTransport
+    engine: Engine
+    threads: DatabaseThreads
+    chance: random.Random
+
+
+class LiveControl:
+    """What the engine asks before a further attempt, answered from the newest snapshot."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def flags(self) -> RelayFlags:
+        return self._configuration.current.channels.flags
+
+    def is_usable(self, channel: Channel, key: UpstreamKey) -> bool:
+        now = self._configuration.current.channels.channels.get(channel.id)
+        return now is channel or (now is not None and any(k.id == key.id for k in now.keys))
+
+
+class _Process:
+    """The one wiring of this process, while it lasts."""
+
+    wiring: Wiring | None = None
+    starting: asyncio.Future[None] | None = None
+
+
+def current() -> Wiring:
+    """Raises RuntimeError before `start`: the handler starts it with the first request at the latest."""
+    if _Process.wiring is None:
+        raise RuntimeError("the gateway was not started")
+    return _Process.wiring
+
+
+def is_ready() -> bool:
+    """True from the first configuration snapshot on."""
+    return _Process.wiring is not None
+
+
+async def start() -> None:
+    """Idempotent. Called by the server's lifespan, or by the first request where there is none."""
+    if _Process.wiring is not None:
+        return
+    if _Process.starting is not None:
+        await asyncio.shield(_Process.starting)
+        return
+    _Process.starting = asyncio.get_running_loop().create_future()
+    try:
+        _Process.wiring = await _build()
+    finally:
+        _Process.starting.set_result(None)
+        _Process.starting = None
+
+
+async def stop() -> None:
+    """Called when all requests are over. Ends what still runs, flushes the courier, closes everything."""
+    wiring, _Process.wiring = _Process.wiring, None
+    if wiring is None:
+        return
+    await wiring.engine.aclose()
+    await wiring.courier.aclose()
+    await wiring.transport.aclose()
+    await wiring.configuration.aclose()
+    await wiring.api_keys.aclose()
+    await wiring.threads.aclose()
+    await admission_port().aclose()
+
+
+async def _build() -> Wiring:
+    api_keys = ApiKeyDirectory(lambda: configuration.current.version)
+    configuration = Configuration(api_keys.drop)
+    await configuration.start()
+    courier = Courier()
+    await courier.start()
+    transport = build_transport(settings.UPSTREAM_ALLOWED_PRIVATE_NETS)
+    await transport.start()
+    chance = random.Random()
+    engine = Engine(
+        transport=transport,
+        clock=LoopClock(),
+        chance=chance,
+        control=LiveControl(configuration),
+        recorder=courier,
+        max_event_bytes=settings.SSE_MAX_EVENT_BYTES,
+    )
+    drain.on_stop_all(lambda: engine.stop_all(EndReason.GATEWAY_SHUTDOWN))
+    threads = DatabaseThreads(name="requests", size=2)
+    return Wiring(configuration, api_keys, courier, transport, engine, threads, chance)

@@ -1,0 +1,33 @@
+"""What the client asked, parsed once, as the engine and the recorder read it."""
+
+from dataclasses import dataclass
+
+from relay.core.dialects.base import Ask, Dialect
+from relay.core.path_families import PathFamily
+from relay.core.types import Caller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayRequest:
+    """One relay request. path: as the client sent it, percent-encoding kept, without query.
+
+    query: credential parameters removed. headers: those that may pass upstream. received_at: seconds
+    of the monotonic clock. upstream_idempotency_key: never the client's own value, see
+    `gateway.relay_flow`.
+    """
+
+    id: str
+    caller: Caller
+    method: str
+    path: str
+    query: str
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+    family: PathFamily
+    dialect: Dialect
+    ask: Ask
+    is_replayable: bool
+    is_image: bool
+    received_at: float
+    upstream_idempotency_key: str | None = None
+    client_request_id: str = ""

@@ -1,0 +1,12 @@
+"""The registry of upstream kinds: a channel's `kind` names one of them.
+
+Adding one: a module here shaped like `openai.py`, a row in `UPSTREAM_KINDS`, a fixture test. Its wire
+protocol is a dialect and lives in `relay.core.dialects`.
+"""
+
+from collections.abc import Mapping
+
+from relay.core.upstream_kinds.base import UpstreamKind
+from relay.core.upstream_kinds.openai import OPENAI
+
+UPSTREAM_KINDS: Mapping[str, UpstreamKind] = {kind.name: kind for kind in (OPENAI,)}

@@ -1,0 +1,16 @@
+"""`openai`: any OpenAI-compatible upstream (vLLM, Ollama, DeepSeek, OpenRouter, …)."""
+
+from relay.core.url_guard import join_url
+
+
+class OpenAIKind:
+    name = "openai"
+
+    def url(self, base_url: str, path: str, query: str) -> str:
+        return join_url(base_url, path, query)
+
+    def credentials(self, secret: str) -> tuple[tuple[bytes, bytes], ...]:
+        return ((b"authorization", b"Bearer " + secret.encode("ascii")),)
+
+
+OPENAI = OpenAIKind()

@@ -1,0 +1,57 @@
+"""What one relay request gives its client: a head, once, and then a whole body or a pumped one."""
+
+import asyncio
+from dataclasses import dataclass
+
+from relay.core.errors import Refusal
+from relay.upstream.pump import Pump
+
+SSE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+_STREAM_OWN = frozenset(name for name, _ in SSE_HEADERS) | {b"content-length", b"content-encoding"}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """body: None when the answer is pumped."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes | None = None
+    is_event_stream: bool = False
+
+
+def stream_head(upstream_headers: list[tuple[bytes, bytes]]) -> Head:
+    """An SSE head: the upstream's own headers that may pass, never a length or a coding."""
+    passed = tuple(pair for pair in upstream_headers if pair[0].lower() not in _STREAM_OWN)
+    return Head(200, SSE_HEADERS + passed, is_event_stream=True)
+
+
+class Answer:
+    """The client's side of a running request. `head` is awaited by the view, once."""
+
+    __slots__ = ("head", "pump")
+
+    def __init__(self, pump: Pump) -> None:
+        self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self.pump = pump
+
+    @property
+    def is_begun(self) -> bool:
+        """A status line may be on its way: errors are told in-band from here on."""
+        return self.head.done() and not self.head.cancelled() and self.head.exception() is None
+
+    def begin(self, head: Head) -> None:
+        """Gives the client its head. Nothing happens if it has one (early commit) or has left."""
+        if self.head.done():
+            return
+        if head.is_event_stream:
+            self.pump.start_keepalives()
+        self.head.set_result(head)
+
+    def refuse(self, refusal: Refusal) -> None:
+        if not self.head.done():
+            self.head.set_exception(refusal)

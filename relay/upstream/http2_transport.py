@@ -1,0 +1,169 @@
+"""HTTP/2 requests, through httpx's own transport, one instance for each proxy.
+
+Its errors are httpx's already, only sharpened by the phase. The limit: httpx resolves the name again when
+it dials, so the guard's check does not pin the address. A channel whose name is not trusted stays on 1.1.
+
+Must not import: Django, a concrete HTTP/1.1 transport.
+"""
+
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, cast
+
+import httpx
+
+from relay.upstream.address_guard import AddressGuard
+from relay.upstream.content_coding import DecodedStream, content_coding, without_coding
+from relay.upstream.transport import (
+    KEEPALIVE_IDLE_S,
+    BodyStream,
+    DialPhase,
+    DialTrace,
+    RequestOptions,
+    has_no_body,
+)
+
+_UNLIMITED = httpx.Limits(
+    max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_IDLE_S
+)
+
+
+class Http2Transport:
+    """Sends single requests with HTTP/2 where the server offers it by ALPN, else with HTTP/1.1."""
+
+    def __init__(self, guard: AddressGuard, *, ssl_context: ssl.SSLContext | None = None) -> None:
+        self._guard = guard
+        self._ssl_context = ssl_context
+        self._shared: dict[str | None, httpx.AsyncHTTPTransport] = {}
+
+    async def send(
+        self, request: httpx.Request, headers: list[tuple[bytes, bytes]], options: RequestOptions
+    ) -> httpx.Response:
+        """Send `request` with `headers` in place of its own. Errors: see `relay.upstream.transport`."""
+        await self._guard.check_url(
+            request.url, timeout_s=options.connect_timeout_s, may_be_unknown=options.proxy is not None
+        )
+        transport = self._transport(options)
+        try:
+            response = await transport.handle_async_request(_outgoing(request, headers, options))
+            return await _wrap(request, response, transport.aclose if options.is_fresh else None)
+        except BaseException as error:
+            if options.is_fresh:
+                await transport.aclose()
+            if isinstance(error, httpx.TransportError):
+                raise _sharpened(error, options.trace) from error
+            raise
+
+    async def aclose(self) -> None:
+        """Close every shared connection."""
+        transports, self._shared = list(self._shared.values()), {}
+        for transport in transports:
+            await transport.aclose()
+
+    def _transport(self, options: RequestOptions) -> httpx.AsyncHTTPTransport:
+        if options.is_fresh:
+            return self._build(options.proxy)
+        transport = self._shared.get(options.proxy)
+        if transport is None:
+            transport = self._shared[options.proxy] = self._build(options.proxy)
+        return transport
+
+    def _build(self, proxy: str | None) -> httpx.AsyncHTTPTransport:
+        return httpx.AsyncHTTPTransport(
+            http2=True,
+            verify=self._ssl_context if self._ssl_context is not None else True,
+            trust_env=False,
+            limits=_UNLIMITED,
+            proxy=proxy,
+        )
+
+
+class _Http2Body(BodyStream):
+    """httpx's response stream with a direct read. `on_close` ends a connection made for it alone."""
+
+    __slots__ = ("_chunks", "_on_close", "_stream")
+
+    def __init__(self, stream: httpx.AsyncByteStream, on_close: Callable[[], Awaitable[None]] | None) -> None:
+        self._stream = stream
+        self._chunks = cast("AsyncGenerator[bytes, None]", stream.__aiter__())
+        self._on_close = on_close
+
+    async def read_some(self) -> bytes:
+        try:
+            return await anext(self._chunks, b"")
+        except httpx.WriteError as error:  # a window update that failed is a broken connection as well
+            raise httpx.ReadError("connection broke") from error
+
+    async def aclose(self) -> None:
+        with suppress(RuntimeError):  # a read is running: closing the stream ends it
+            await self._chunks.aclose()
+        await self._stream.aclose()
+        if self._on_close is not None:
+            on_close, self._on_close = self._on_close, None
+            await on_close()
+
+
+class _Tracer:
+    """httpcore's trace callback, translated into our phases."""
+
+    __slots__ = ("_is_dialled", "_trace")
+
+    def __init__(self, trace: DialTrace) -> None:
+        self._trace = trace
+        self._is_dialled = False
+
+    async def __call__(self, name: str, _info: dict[str, Any]) -> None:
+        event = name.partition(".")[2]
+        if event == "connect_tcp.complete":
+            self._is_dialled = True
+        elif event == "send_request_headers.started":
+            self._trace.mark_connected(reused=not self._is_dialled)
+            self._trace.mark_sending()
+        elif event == "send_request_body.complete":
+            self._trace.mark_sent()
+
+
+def _outgoing(
+    request: httpx.Request, headers: list[tuple[bytes, bytes]], options: RequestOptions
+) -> httpx.Request:
+    limit_s = options.connect_timeout_s
+    return httpx.Request(
+        request.method,
+        request.url,
+        headers=headers,
+        stream=request.stream,
+        extensions={
+            "timeout": {"connect": limit_s, "pool": limit_s, "read": None, "write": None},
+            "trace": _Tracer(options.trace),
+        },
+    )
+
+
+async def _wrap(
+    request: httpx.Request, response: httpx.Response, on_close: Callable[[], Awaitable[None]] | None
+) -> httpx.Response:
+    headers = response.headers.raw
+    stream: BodyStream = _Http2Body(cast("httpx.AsyncByteStream", response.stream), on_close)
+    try:
+        if not has_no_body(request.method, response.status_code) and (coding := content_coding(headers)):
+            headers = without_coding(headers)
+            stream = DecodedStream(stream, coding)
+    except httpx.RemoteProtocolError:
+        await stream.aclose()
+        raise
+    return httpx.Response(
+        response.status_code, headers=headers, stream=stream, request=request, extensions=response.extensions
+    )
+
+
+def _sharpened(error: httpx.TransportError, trace: DialTrace) -> httpx.TransportError:
+    """Keep "never sent" and "may have been billed" apart by the phase, whatever httpx called it."""
+    if trace.phase is DialPhase.DIALING:
+        if isinstance(error, httpx.TimeoutException):
+            return httpx.ConnectTimeout("connecting took too long")
+        if not isinstance(error, httpx.ConnectError):
+            return httpx.ConnectError(f"could not connect: {type(error).__name__}")
+    elif isinstance(error, httpx.WriteError | httpx.CloseError | httpx.LocalProtocolError):
+        return httpx.ReadError(f"connection broke: {type(error).__name__}")
+    return error

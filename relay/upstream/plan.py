@@ -1,0 +1,154 @@
+"""How one attempt will be made: what is asked of which upstream, and how long it may take.
+
+Decides, does no I/O.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+import httpx
+
+from relay.core.dialects.opaque import OPAQUE
+from relay.core.end_reasons import EndReason
+from relay.core.errors import AttemptFailed
+from relay.core.headers import upstream_headers
+from relay.core.request import RelayRequest
+from relay.core.selection import model_sent
+from relay.core.stream_state import IMAGE_WHOLE_EXTRA_S, Limits
+from relay.core.types import Channel, RelayFlags, StreamMode, UpstreamKey
+from relay.core.upstream_kinds import UPSTREAM_KINDS
+
+
+class Mode(StrEnum):
+    """What the upstream is asked for, and what the client gets."""
+
+    STREAM = "stream"
+    """A stream for a stream."""
+    WHOLE = "whole"
+    """A whole answer for a whole answer."""
+    AGGREGATE = "aggregate"
+    """`force_stream`: a stream, made whole for the client."""
+    EXPLODE = "explode"
+    """`force_non_stream`: a whole answer, sent to the client as a stream."""
+    RAW = "raw"
+    """Pass-through: whatever comes, as it comes."""
+
+    @property
+    def asks_for_stream(self) -> bool:
+        return self in {Mode.STREAM, Mode.AGGREGATE}
+
+    @property
+    def answers_with_stream(self) -> bool:
+        return self in {Mode.STREAM, Mode.EXPLODE}
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPlan:
+    """decision: why this channel and key, for the record."""
+
+    number: int
+    channel: Channel
+    key: UpstreamKey
+    mode: Mode
+    limits: Limits
+    model_sent: str
+    decision: str
+
+
+def mode_of(request: RelayRequest, channel: Channel) -> Mode:
+    if request.dialect is OPAQUE:
+        return Mode.RAW
+    match channel.policy.stream_policy, request.ask.stream:
+        case StreamMode.FORCE_STREAM, False:
+            return Mode.AGGREGATE
+        case StreamMode.FORCE_NON_STREAM, True:
+            return Mode.EXPLODE
+        case _, True:
+            return Mode.STREAM
+        case _:
+            return Mode.WHOLE
+
+
+def limits_of(request: RelayRequest, channel: Channel, flags: RelayFlags, mode: Mode) -> Limits:
+    """Timers follow what is asked of the upstream, not what the client asked."""
+    policy = channel.policy
+    header_s = flags.image_header_timeout_s if request.is_image else flags.header_timeout_s
+    if not request.is_image and policy.header_timeout_s > 0:
+        header_s = policy.header_timeout_s
+    whole_s = flags.non_stream_timeout_s
+    if channel.non_stream_timeout_s > 0:
+        whole_s = channel.non_stream_timeout_s
+    elif request.is_image:
+        whole_s = flags.image_header_timeout_s + IMAGE_WHOLE_EXTRA_S
+    idle_s = policy.image_idle_timeout_s if request.is_image else policy.idle_timeout_s
+    if mode is Mode.RAW:
+        return Limits(header_s=header_s, idle_s=idle_s, first_event_s=policy.first_event_timeout_s)
+    if not mode.asks_for_stream:
+        return Limits(whole_s=whole_s)
+    return Limits(
+        header_s=header_s,
+        whole_s=whole_s if mode is Mode.AGGREGATE else 0.0,
+        first_event_s=policy.first_event_timeout_s,
+        idle_s=idle_s,
+        event_idle_s=policy.event_idle_timeout_s,
+        total_s=policy.total_timeout_s,
+    )
+
+
+@lru_cache(maxsize=2048)
+def _parsed_url(kind: str, base_url: str, path: str, query: str) -> httpx.URL:
+    return httpx.URL(UPSTREAM_KINDS[kind].url(base_url, path, query))
+
+
+def upstream_request(request: RelayRequest, plan: AttemptPlan) -> httpx.Request:
+    """The request for the wire. AttemptFailed (nothing sent) when the channel's settings cannot make one."""
+    channel = plan.channel
+    try:
+        url = _parsed_url(channel.kind, channel.base_url, request.path, request.query)
+        headers = _headers(request, plan)
+    except (KeyError, ValueError, httpx.InvalidURL) as error:
+        raise AttemptFailed(
+            EndReason.CONNECT_FAILED, error_class=f"configuration_{type(error).__name__}", nothing_sent=True
+        ) from error
+    body = request.dialect.build_request(
+        request.ask,
+        model=plan.model_sent,
+        stream=plan.mode.asks_for_stream,
+        request_usage=channel.request_stream_usage,
+        overrides=channel.parameter_overrides,
+    )
+    return httpx.Request(request.method, url, headers=headers, content=body)
+
+
+def _headers(request: RelayRequest, plan: AttemptPlan) -> list[tuple[bytes, bytes]]:
+    channel = plan.channel
+    overrides = {name.lower().encode(): value.encode() for name, value in channel.header_overrides.items()}
+    headers = [pair for pair in upstream_headers(request.headers) if pair[0].lower() not in overrides]
+    headers.extend(overrides.items())
+    headers.extend(UPSTREAM_KINDS[channel.kind].credentials(plan.key.secret.reveal()))
+    headers.append((b"accept-encoding", b"identity"))
+    if request.upstream_idempotency_key is not None:
+        headers.append((b"idempotency-key", request.upstream_idempotency_key.encode()))
+    return headers
+
+
+def make_plan(
+    request: RelayRequest,
+    channel: Channel,
+    key: UpstreamKey,
+    flags: RelayFlags,
+    *,
+    number: int,
+    decision: str,
+) -> AttemptPlan:
+    mode = mode_of(request, channel)
+    return AttemptPlan(
+        number=number,
+        channel=channel,
+        key=key,
+        mode=mode,
+        limits=limits_of(request, channel, flags, mode),
+        model_sent=model_sent(channel, request.ask.model),
+        decision=decision,
+    )

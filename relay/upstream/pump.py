@@ -1,0 +1,178 @@
+"""The bounded queue between the one upstream reader and the one client writer of a request.
+
+The reader alone puts and alone marks the end. The writer iterates: each item is whole events, ready to
+be sent, or a keepalive when nothing was written for a while. Nothing here parses, and nothing here
+knows who the client or the upstream is.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from relay.core.sse import KEEPALIVE
+from relay.core.stream_state import KEEPALIVE_S, NEVER, WRITE_TIMEOUT_S
+from relay.upstream.deadline import Deadline
+from relay.upstream.ports import Clock
+
+MAX_ITEMS = 64
+MAX_BYTES = 1024 * 1024
+WRITE_BYTES = 64 * 1024
+"""Queued items are joined into one write up to this size."""
+
+
+class Pump:
+    """`async for data in pump` yields bytes until the reader has finished and the queue is empty.
+
+    on_write_timeout: called once when the client has not taken a write within `write_timeout_s`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        on_write_timeout: Callable[[], None],
+        *,
+        keepalive_s: float = KEEPALIVE_S,
+        write_timeout_s: float = WRITE_TIMEOUT_S,
+    ) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._on_write_timeout = on_write_timeout
+        self._keepalive_s = keepalive_s
+        self._write_timeout_s = write_timeout_s
+        self._items: deque[bytes] = deque()
+        self._size = 0
+        self._finished = False
+        self._sends_keepalives = False
+        self._item_waiter: asyncio.Future[None] | None = None
+        self._space_waiter: asyncio.Future[None] | None = None
+        self._writing = False
+        self._last_write_at = clock.now()
+        self._deadline = Deadline(clock, self._on_deadline)
+        self.keepalives = 0
+        self.bytes_out = 0
+
+    # The reader's side.
+
+    @property
+    def is_full(self) -> bool:
+        return self._size >= MAX_BYTES or len(self._items) >= MAX_ITEMS
+
+    def put_now(self, data: bytes) -> None:
+        """Queues whole events without regard to the bound: held preamble, the in-band error."""
+        if self._finished or not data:
+            return
+        self._items.append(data)
+        self._size += len(data)
+        self._wake_writer()
+
+    async def put(self, data: bytes) -> float:
+        """Queues whole events; waits while the queue is full. Returns the seconds it waited."""
+        waited_s = 0.0
+        if self._must_wait():
+            began = self._clock.now()
+            while self._must_wait():
+                self._space_waiter = self._loop.create_future()
+                try:
+                    await self._space_waiter
+                finally:
+                    self._space_waiter = None
+            waited_s = self._clock.now() - began
+        self.put_now(data)
+        return waited_s
+
+    def _must_wait(self) -> bool:
+        return self.is_full and not self._finished
+
+    def finish(self) -> None:
+        """No more will be put; what is queued is still written. Idempotent."""
+        self._finished = True
+        self._wake_writer()
+
+    def discard(self) -> None:
+        """The client is gone: drops what is queued, and all that is still put. Idempotent."""
+        self._finished = True
+        self._items.clear()
+        self._size = 0
+        self._wake_reader()
+        self._wake_writer()
+
+    # The writer's side.
+
+    def start_keepalives(self) -> None:
+        """From now on an SSE answer is under way."""
+        self._sends_keepalives = True
+        self._last_write_at = self._clock.now()
+
+    def __aiter__(self) -> "Pump":
+        return self
+
+    async def __anext__(self) -> bytes:
+        now = self._clock.now()
+        if self._writing:
+            self._writing = False
+            self._last_write_at = now
+        while not self._items:
+            if self._finished:
+                self.begin_write()  # the closing write has the same deadline
+                raise StopAsyncIteration
+            if await self._wait_for_item():
+                return self._keepalive()
+        data = self._take()
+        self._writing = True
+        self._deadline.move(self._clock.now() + self._write_timeout_s)
+        self.bytes_out += len(data)
+        return data
+
+    def begin_write(self) -> None:
+        """A write outside the iteration begins: the head, a whole body, the closing."""
+        self._writing = True
+        self._deadline.move(self._clock.now() + self._write_timeout_s)
+
+    def close(self) -> None:
+        """The writer is done. Ends the timers. Idempotent."""
+        self._writing = False
+        self._deadline.close()
+
+    def _take(self) -> bytes:
+        items = self._items
+        data = items.popleft()
+        if items and len(data) < WRITE_BYTES:
+            parts = [data]
+            size = len(data)
+            while items and size < WRITE_BYTES:
+                parts.append(items.popleft())
+                size += len(parts[-1])
+            data = b"".join(parts)
+        self._size -= len(data)
+        self._wake_reader()
+        return data
+
+    async def _wait_for_item(self) -> bool:
+        """True when it is time for a keepalive instead."""
+        self._item_waiter = self._loop.create_future()
+        self._deadline.move(self._last_write_at + self._keepalive_s if self._sends_keepalives else NEVER)
+        try:
+            await self._item_waiter
+        finally:
+            self._item_waiter = None
+        return not self._items and not self._finished
+
+    def _keepalive(self) -> bytes:
+        self.keepalives += 1
+        self.bytes_out += len(KEEPALIVE)
+        self.begin_write()
+        return KEEPALIVE
+
+    def _on_deadline(self) -> None:
+        if self._writing:
+            self._on_write_timeout()
+        else:
+            self._wake_writer()  # with an empty queue: keepalive
+
+    def _wake_writer(self) -> None:
+        if self._item_waiter is not None and not self._item_waiter.done():
+            self._item_waiter.set_result(None)
+
+    def _wake_reader(self) -> None:
+        if self._space_waiter is not None and not self._space_waiter.done() and not self.is_full:
+            self._space_waiter.set_result(None)

@@ -1,0 +1,17 @@
+"""How a 2xx answer is read, one module a shape; `READINGS` maps a plan's mode to its reading."""
+
+from collections.abc import Mapping
+
+from relay.upstream.attempt import Reading
+from relay.upstream.plan import Mode
+from relay.upstream.readings.raw import read_raw
+from relay.upstream.readings.stream import read_stream
+from relay.upstream.readings.whole import read_aggregated, read_exploded, read_whole
+
+READINGS: Mapping[Mode, Reading] = {
+    Mode.STREAM: read_stream,
+    Mode.WHOLE: read_whole,
+    Mode.AGGREGATE: read_aggregated,
+    Mode.EXPLODE: read_exploded,
+    Mode.RAW: read_raw,
+}

@@ -1,0 +1,48 @@
+"""What several readings share: media types, bounded bodies, and errors that came as data."""
+
+import httpx
+
+from relay.core.dialects.base import UpstreamError
+from relay.core.end_reasons import EndReason
+from relay.core.errors import AttemptFailed
+from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
+
+EVENT_STREAM = "text/event-stream"
+
+
+def media_type(response: httpx.Response) -> str:
+    """Lower case, without parameters; "" when the upstream names none."""
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_json(media: str) -> bool:
+    return media.endswith(("/json", "+json"))
+
+
+def error_as_data(error: UpstreamError | None) -> AttemptFailed:
+    """The upstream said 200 and then that it failed."""
+    if error is None:
+        return AttemptFailed(EndReason.UPSTREAM_ERROR_EVENT, error_class="error")
+    return AttemptFailed(
+        EndReason.UPSTREAM_ERROR_EVENT,
+        status=error.status,
+        error_class=error.code or error.kind or "error",
+        message=error.message,
+        code=error.code or None,
+        kind=error.kind or None,
+        param=error.param,
+    )
+
+
+async def read_body(attempt: Attempt) -> bytes:
+    """The whole body. AttemptFailed: `response_too_large` over the cap, `empty_response` without content."""
+    parts: list[bytes] = []
+    while data := await attempt.read():
+        parts.append(data)
+        if attempt.bytes_in > MAX_WHOLE_BYTES:
+            raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="body")
+    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    if not body.strip():
+        raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="empty_body")
+    return body

@@ -1,0 +1,94 @@
+"""One upstream event stream, framed and judged: the part that relaying and aggregating share."""
+
+import contextlib
+from collections.abc import Iterator
+
+import httpx
+
+from relay.core.dialects.base import Dialect, EventKind, StreamInspector
+from relay.core.end_reasons import EndReason
+from relay.core.errors import AttemptFailed
+from relay.core.sse import Event, EventStreamParser, EventTooLarge
+from relay.core.stream_state import Phase, Signal
+from relay.upstream.attempt import Attempt
+from relay.upstream.readings.common import EVENT_STREAM, error_as_data, is_json, media_type, read_body
+
+
+class EventReader:
+    """Frames what the attempt reads, asks the inspector, and keeps the attempt's state true."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        dialect: Dialect = attempt.request.dialect
+        self.inspector: StreamInspector = dialect.stream_inspector(attempt.request.ask)
+        self.facts = attempt.facts = self.inspector.facts
+        self._parser = EventStreamParser(max_event_bytes=attempt.max_event_bytes, keep_comments=True)
+        self._observe = self.inspector.observe
+
+    def judged(self, data: bytes) -> Iterator[tuple[EventKind, bytes, Event]]:
+        """(verdict, bytes for the client, event) of each event that `data` completes."""
+        try:
+            events = self._parser.feed(data)
+        except EventTooLarge as error:
+            raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="event") from error
+        return self._judge(events)
+
+    def judged_at_eof(self) -> Iterator[tuple[EventKind, bytes, Event]]:
+        events = self._parser.close()
+        if self._parser.truncated:
+            self.facts.add_soft_error("truncated_event", self.attempt.bytes_in)
+        return self._judge(events)
+
+    def observe_rest(self, data: bytes) -> None:
+        """What comes after the terminal: looked at (a late usage), never relayed, never an error."""
+        with contextlib.suppress(EventTooLarge):
+            for event in self._parser.feed(data):
+                self._observe(event, self.attempt.bytes_in)
+
+    def _judge(self, events: list[Event]) -> Iterator[tuple[EventKind, bytes, Event]]:
+        attempt, observe = self.attempt, self._observe
+        offset = attempt.bytes_in
+        valid = False
+        for event in events:
+            kind, out = observe(event, offset)
+            if kind is EventKind.CONTENT or kind is EventKind.PREAMBLE:
+                attempt.events += 1
+                if not valid:
+                    valid = True
+                    attempt.note_valid_event()  # one time stamp a read: its events came together
+            elif kind is EventKind.ERROR:
+                raise error_as_data(self.facts.error)
+            elif kind is EventKind.INVALID and attempt.state.phase is Phase.PROVING:
+                raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
+            yield kind, out, event
+        if self.facts.every_choice_finished and attempt.state.phase is Phase.STREAMING:
+            attempt.state.apply(Signal.CHOICES_FINISHED, attempt.clock.now())
+
+
+async def demand_event_stream(attempt: Attempt, response: httpx.Response) -> None:
+    """Moves the attempt into PROVING, or raises what the answer is instead of an event stream."""
+    media = media_type(response)
+    if is_json(media):
+        attempt.state.apply(Signal.WHOLE_HEADERS, attempt.clock.now())
+        raise await _json_instead(attempt)
+    if media not in {EVENT_STREAM, "text/plain", ""}:
+        raise AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="content_type")
+    attempt.state.apply(Signal.STREAM_HEADERS, attempt.clock.now())
+
+
+def note_content_type(attempt: Attempt, response: httpx.Response) -> None:
+    """A stream under another name is relayed all the same, but not in silence."""
+    if media_type(response) != EVENT_STREAM:
+        attempt.facts.add_soft_error("content_type", 0)
+
+
+async def _json_instead(attempt: Attempt) -> AttemptFailed:
+    """A JSON body where a stream is due: an error in a 200, or a whole answer nobody asked for."""
+    body = await read_body(attempt)
+    try:
+        answer = attempt.request.dialect.inspect_whole(body)
+    except ValueError:
+        return AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
+    if answer.error is not None:
+        return error_as_data(answer.error)
+    return AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="json_for_stream")

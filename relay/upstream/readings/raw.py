@@ -1,0 +1,55 @@
+"""Pass-through: status, headers and bytes as they come; an event stream still gets keepalives."""
+
+import httpx
+
+from relay.core.end_reasons import EndReason
+from relay.core.errors import AttemptFailed
+from relay.core.stream_state import Signal
+from relay.upstream.answer import Head
+from relay.upstream.attempt import Attempt
+from relay.upstream.readings.common import EVENT_STREAM, media_type
+from relay.upstream.readings.stream import read_stream
+
+
+async def read_raw(attempt: Attempt, response: httpx.Response) -> EndReason:
+    """Commits at the first body byte, or at the headers where no body can come."""
+    if media_type(response) == EVENT_STREAM and attempt.request.method != "HEAD":
+        return await read_stream(attempt, response)
+    attempt.state.apply(Signal.RAW_HEADERS, attempt.clock.now())
+    head = Head(response.status_code, tuple(_headers(attempt, response)))
+    may_be_empty = _may_be_empty(attempt, response)
+    if may_be_empty:
+        _commit(attempt, head)
+    pump = attempt.answer.pump
+    while data := await attempt.read():
+        if not attempt.is_committed:
+            _commit(attempt, head)
+        waited_s = await pump.put(data)
+        if waited_s:
+            attempt.state.shift(waited_s)
+    if not attempt.is_committed:
+        raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="empty_body")
+    attempt.is_processed = True
+    attempt.facts.terminal_seen = True
+    return EndReason.COMPLETED
+
+
+def _commit(attempt: Attempt, head: Head) -> None:
+    attempt.is_committed = True
+    attempt.answer.begin(head)
+
+
+def _headers(attempt: Attempt, response: httpx.Response) -> list[tuple[bytes, bytes]]:
+    headers = [p for p in attempt.passed_headers(response) if p[0].lower() != b"content-length"]
+    length = response.headers.get("content-length")
+    if length is not None:  # the transport takes it out when it decodes
+        headers.append((b"content-length", length.encode()))
+    return headers
+
+
+def _may_be_empty(attempt: Attempt, response: httpx.Response) -> bool:
+    return (
+        attempt.request.method == "HEAD"
+        or response.status_code in {204, 205, 304}
+        or response.headers.get("content-length") == "0"
+    )

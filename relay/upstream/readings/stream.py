@@ -1,0 +1,158 @@
+"""A stream for a stream: each event goes on as soon as it is whole, once the attempt has proved itself."""
+
+import asyncio
+import contextlib
+
+import httpx
+
+from relay.core.dialects.base import EventKind
+from relay.core.end_reasons import EndReason
+from relay.core.errors import AttemptFailed
+from relay.upstream.answer import stream_head
+from relay.upstream.attempt import Attempt
+from relay.upstream.ports import Timer
+from relay.upstream.readings.events import EventReader, demand_event_stream, note_content_type
+
+HELD_EVENTS = 64
+HELD_BYTES = 256 * 1024
+EOF_WAIT_S = 0.25
+"""After the terminal the client is done; so long we wait for the body's end, to reuse the connection."""
+
+
+async def read_stream(attempt: Attempt, response: httpx.Response) -> EndReason:
+    await demand_event_stream(attempt, response)
+    return await StreamRelay(attempt, response).run()
+
+
+class StreamRelay:
+    """Holds preamble events back until the first that carries something, then passes all on."""
+
+    def __init__(self, attempt: Attempt, response: httpx.Response) -> None:
+        self._attempt = attempt
+        self._reader = EventReader(attempt)
+        self._facts = attempt.facts
+        self._pump = attempt.answer.pump
+        self._head = stream_head(attempt.passed_headers(response))
+        self._held: list[bytes] = []
+        self._held_events = 0
+        self._held_bytes = 0
+        self._hold_timer: Timer | None = None
+        attempt.end_quietly = self._end_without_terminal
+        note_content_type(attempt, response)
+
+    async def run(self) -> EndReason:
+        attempt = self._attempt
+        try:
+            while data := await attempt.read():
+                out = self._take(data)
+                if out:
+                    waited_s = await self._pump.put(out)
+                    if waited_s:
+                        attempt.state.shift(waited_s)
+                if self._facts.terminal_seen:
+                    return await self._end_with_terminal()
+            return self._end_of_body()
+        except AttemptFailed:
+            if self._facts.every_choice_finished and attempt.is_committed:
+                return self._end_without_terminal()
+            raise
+        finally:
+            if self._hold_timer is not None:
+                self._hold_timer.cancel()
+
+    def _take(self, data: bytes) -> bytes:
+        """What the client gets of this read: b"" while everything is held."""
+        if not self._attempt.is_committed:
+            return self._prove(data)
+        ready: list[bytes] = []
+        try:
+            ready.extend(out for _, out, _ in self._reader.judged(data))
+        except AttemptFailed:
+            self._pump.put_now(b"".join(ready))  # what came whole before the failure is the client's
+            raise
+        return b"".join(ready)
+
+    def _prove(self, data: bytes) -> bytes:
+        has_content = False
+        for kind, out, _ in self._reader.judged(data):
+            if kind is EventKind.CONTENT:
+                has_content = True
+            elif kind is EventKind.COMMENT and not self._held_events:
+                continue  # an upstream keepalive proves nothing, and nobody waits for it
+            elif kind is EventKind.TERMINAL and not self._attempt.events:
+                raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="only_terminal")
+            self._hold(out)
+        if not self._attempt.events:
+            return b""
+        if has_content or self._facts.terminal_seen or self._is_hold_over():
+            return self._commit()
+        self._start_hold_timer()
+        return b""
+
+    def _hold(self, out: bytes) -> None:
+        self._held.append(out)
+        self._held_events += 1
+        self._held_bytes += len(out)
+
+    def _is_hold_over(self) -> bool:
+        return (
+            self._attempt.plan.channel.policy.preamble_hold_s <= 0
+            or self._held_events >= HELD_EVENTS
+            or self._held_bytes >= HELD_BYTES
+        )
+
+    def _start_hold_timer(self) -> None:
+        if self._hold_timer is None:
+            attempt = self._attempt
+            hold_s = attempt.plan.channel.policy.preamble_hold_s
+            self._hold_timer = attempt.clock.call_at(attempt.clock.now() + hold_s, self._release)
+
+    def _release(self) -> None:
+        """The hold is over: the preamble goes out while the reader waits for more."""
+        if self._attempt.is_open and not self._attempt.is_committed:
+            self._pump.put_now(self._commit())
+
+    def _commit(self) -> bytes:
+        """The commit point. Returns what was held."""
+        self._attempt.is_committed = True
+        self._attempt.answer.begin(self._head)
+        held = b"".join(self._held)
+        self._held.clear()
+        return held
+
+    async def _end_with_terminal(self) -> EndReason:
+        attempt = self._attempt
+        attempt.is_processed = True
+        self._pump.finish()
+        with contextlib.suppress(TimeoutError, AttemptFailed):
+            async with asyncio.timeout(EOF_WAIT_S):
+                while data := await attempt.read():
+                    self._reader.observe_rest(data)
+        return EndReason.COMPLETED
+
+    def _end_of_body(self) -> EndReason:
+        attempt = self._attempt
+        rest = b"".join([out for _, out, _ in self._reader.judged_at_eof()])
+        if not attempt.events:
+            raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="no_event")
+        attempt.is_processed = True
+        if not attempt.is_committed:
+            if not (self._is_whole or self._facts.every_choice_finished):
+                raise AttemptFailed(EndReason.INCOMPLETE, error_class="only_preamble")
+            self._pump.put_now(self._commit())
+        self._pump.put_now(rest)
+        if self._is_whole:
+            return EndReason.COMPLETED
+        if self._facts.every_choice_finished:
+            return self._end_without_terminal()
+        raise AttemptFailed(EndReason.INCOMPLETE, error_class="eof")
+
+    @property
+    def _is_whole(self) -> bool:
+        """At the end of the body: the protocol's end mark was seen, or it has none."""
+        return self._facts.terminal_seen or not self._facts.terminal_required
+
+    def _end_without_terminal(self) -> EndReason:
+        self._attempt.is_processed = True
+        self._pump.put_now(self._reader.inspector.closing())
+        return EndReason.COMPLETED_WITHOUT_TERMINAL

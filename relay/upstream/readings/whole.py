@@ -1,0 +1,132 @@
+"""Whole answers: as asked, made of a stream (`force_stream`), or sent as one (`force_non_stream`)."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+
+from relay.core.dialects.base import AggregationFailed, EventKind
+from relay.core.end_reasons import EndReason
+from relay.core.errors import AttemptFailed
+from relay.core.sse import Event, EventStreamParser
+from relay.core.stream_state import Signal
+from relay.upstream.answer import Head, stream_head
+from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
+from relay.upstream.pump import WRITE_BYTES
+from relay.upstream.readings.common import EVENT_STREAM, error_as_data, is_json, media_type, read_body
+from relay.upstream.readings.events import EventReader, demand_event_stream, note_content_type
+
+_JSON = (b"content-type", b"application/json")
+_OWN_HEADERS = frozenset({b"content-type", b"content-length", b"content-encoding"})
+
+
+async def read_whole(attempt: Attempt, response: httpx.Response) -> EndReason:
+    """A whole answer for a whole answer; an upstream that streams all the same is aggregated."""
+    if media_type(response) == EVENT_STREAM:
+        attempt.state.apply(Signal.STREAM_HEADERS, attempt.clock.now())
+        return await _aggregate(attempt, response)
+    body = await _checked_body(attempt, response)
+    _commit_whole(attempt, response, body)
+    return EndReason.COMPLETED
+
+
+async def read_aggregated(attempt: Attempt, response: httpx.Response) -> EndReason:
+    """A stream for a whole answer; an upstream that answers whole all the same is taken as it is."""
+    if is_json(media_type(response)):
+        return await read_whole(attempt, response)
+    await demand_event_stream(attempt, response)
+    return await _aggregate(attempt, response)
+
+
+async def read_exploded(attempt: Attempt, response: httpx.Response) -> EndReason:
+    """A whole answer for a stream."""
+    if media_type(response) == EVENT_STREAM:
+        raise AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="stream_for_json")
+    body = await _checked_body(attempt, response)
+    attempt.is_committed = True
+    attempt.answer.begin(stream_head(attempt.passed_headers(response)))
+    await _send_as_events(attempt, body)
+    return EndReason.COMPLETED
+
+
+async def _checked_body(attempt: Attempt, response: httpx.Response) -> bytes:
+    media = media_type(response)
+    if not is_json(media) and media not in {"", "text/plain"}:
+        raise AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="content_type")
+    attempt.state.apply(Signal.WHOLE_HEADERS, attempt.clock.now())
+    body = await read_body(attempt)
+    try:
+        answer = attempt.request.dialect.inspect_whole(body)
+    except ValueError as error:
+        raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json") from error
+    if answer.error is not None:
+        raise error_as_data(answer.error)
+    attempt.whole_usage = answer.usage
+    attempt.finish_reasons = answer.finish_reasons
+    attempt.facts.model = answer.model
+    attempt.is_processed = True
+    return body
+
+
+def _commit_whole(attempt: Attempt, response: httpx.Response, body: bytes) -> None:
+    passed = tuple(p for p in attempt.passed_headers(response) if p[0].lower() not in _OWN_HEADERS)
+    attempt.is_committed = True
+    attempt.answer.begin(Head(200, (_JSON, *passed), body=body))
+
+
+async def _aggregate(attempt: Attempt, response: httpx.Response) -> EndReason:
+    reader = EventReader(attempt)
+    aggregator = attempt.request.dialect.aggregator(attempt.request.ask)
+    note_content_type(attempt, response)
+
+    def end(reason: EndReason) -> EndReason:
+        try:
+            body = aggregator.whole()
+        except AggregationFailed as error:
+            raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class=str(error)) from error
+        attempt.is_processed = True
+        _commit_whole(attempt, response, body)
+        return reason
+
+    attempt.end_quietly = lambda: end(EndReason.COMPLETED_WITHOUT_TERMINAL)
+    async for kind, out, event in _until_terminal(reader):
+        if kind is EventKind.CONTENT or kind is EventKind.PREAMBLE:
+            aggregator.add(_repaired(event, out))
+    if not attempt.events:
+        raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="no_event")
+    if reader.facts.terminal_seen:
+        return end(EndReason.COMPLETED)
+    if reader.facts.every_choice_finished:
+        return end(EndReason.COMPLETED_WITHOUT_TERMINAL)
+    raise AttemptFailed(EndReason.INCOMPLETE, error_class="eof")
+
+
+async def _until_terminal(reader: EventReader) -> AsyncIterator[tuple[EventKind, bytes, Event]]:
+    attempt = reader.attempt
+    while data := await attempt.read():
+        if attempt.bytes_in > MAX_WHOLE_BYTES:
+            raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="aggregate")
+        for judged in reader.judged(data):
+            yield judged
+        if reader.facts.terminal_seen:
+            return
+    for judged in reader.judged_at_eof():
+        yield judged
+
+
+def _repaired(event: Event, out: bytes) -> Event:
+    """The event as a client would get it; a withheld one (usage) as it came."""
+    if not out or out is event.raw:
+        return event
+    return EventStreamParser().feed(out)[0]
+
+
+async def _send_as_events(attempt: Attempt, body: bytes) -> None:
+    batch: list[bytes] = []
+    size = 0
+    for frame in attempt.request.dialect.whole_to_events(body, attempt.request.ask):
+        batch.append(frame)
+        size += len(frame)
+        if size >= WRITE_BYTES:
+            await attempt.answer.pump.put(b"".join(batch))
+            batch, size = [], 0
+    await attempt.answer.pump.put(b"".join(batch))

@@ -1,0 +1,153 @@
+"""What every upstream transport promises: the trace of a dial, the body stream, request options, errors.
+
+A transport is an `httpx.AsyncBaseTransport` that is called directly, without an httpx client. Two
+implementations live beside this module and pass one contract suite; `relay.upstream.client` picks one.
+
+Errors, all httpx's own, raised by `handle_async_request` and by reading the body:
+
+| nothing of the request left us          | the upstream may have worked (and billed)            |
+|------------------------------------------|------------------------------------------------------|
+| `ConnectError`, `AddressRefused`         | `ReadError`: reset, closed early, body cut short     |
+| `ConnectTimeout`                         | `ReadTimeout`: only where a read limit was asked for |
+| `WriteError`: closed before the head     | `RemoteProtocolError`: broken HTTP, unknown coding   |
+| `LocalProtocolError`: bad header or URL  |                                                      |
+
+Messages name classes, never URLs, addresses or bytes of the exchange.
+
+Must not import: Django, a concrete transport.
+"""
+
+import re
+import time
+from collections.abc import AsyncIterator, MutableMapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import httpx
+
+CONNECT_TIMEOUT_S = 10.0
+KEEPALIVE_IDLE_S = 4.0  # Node closes idle connections after 5 s; shorter means we rarely meet a stale one
+MAX_HEADER_LINE_BYTES = 65_536
+
+_FORBIDDEN = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # LF is counted instead
+
+# Keys of `httpx.Request.extensions`.
+EXT_TRACE = "relay.trace"  # DialTrace to fill in
+EXT_CONNECT_TIMEOUT_S = "relay.connect_timeout_s"  # float, seconds, TLS included
+EXT_PROXY = "relay.proxy"  # str: http://[user:password@]host:port
+EXT_FRESH_CONNECTION = "relay.fresh_connection"  # bool: dial, never reuse
+EXT_HTTP2 = "relay.http2"  # bool: HTTP/2 by ALPN
+
+
+class DialPhase(StrEnum):
+    """How far one request got. Order matters: a phase is never left backwards."""
+
+    DIALING = "dialing"  # no connection yet
+    CONNECTED = "connected"  # TLS included; not a byte of the request was written
+    SENT = "sent"  # the first byte was handed to the socket: a failure from here on is ambiguous
+
+
+@dataclass(slots=True)
+class DialTrace:
+    """Filled in by the transport while it works on one request. Times are `time.monotonic()` seconds.
+
+    connected_at: a connection was there (dialled or from the pool). sent_at: the whole request, body
+    included, was handed over; None while an upload is still running, so header timers start here.
+    reused: the connection came from the pool.
+    """
+
+    phase: DialPhase = DialPhase.DIALING
+    reused: bool = False
+    connected_at: float | None = None
+    sent_at: float | None = None
+
+    def mark_connected(self, *, reused: bool) -> None:
+        self.phase = DialPhase.CONNECTED
+        self.reused = reused
+        self.connected_at = time.monotonic()
+
+    def mark_sending(self) -> None:
+        self.phase = DialPhase.SENT
+
+    def mark_sent(self) -> None:
+        self.phase = DialPhase.SENT
+        self.sent_at = time.monotonic()
+
+
+class AddressRefused(httpx.ConnectError):
+    """The upstream's name or address leads to a private network nobody allowed. Nothing was sent."""
+
+
+class BodyStream(httpx.AsyncByteStream):
+    """A response body. Read it with `read_some` or as an async iterator, not both; always `aclose`."""
+
+    async def read_some(self) -> bytes:
+        """Everything that has arrived; waits for the first byte; b"" at the end of the body.
+
+        Bytes that came before a failure are returned before it is raised.
+        Errors: ReadError, RemoteProtocolError.
+        """
+        raise NotImplementedError
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while data := await self.read_some():
+            yield data
+
+    async def aclose(self) -> None:
+        """Back to the pool if the body was complete, else the connection is cut at once. Idempotent."""
+        raise NotImplementedError
+
+
+class RelayTransport(Protocol):
+    """The shape both implementations share, for type hints of those who are handed one."""
+
+    async def start(self) -> None: ...
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """The `relay.*` extensions of one request, with defaults applied."""
+
+    trace: DialTrace
+    connect_timeout_s: float
+    proxy: str | None
+    is_fresh: bool
+    is_http2: bool
+
+    @classmethod
+    def of(cls, extensions: MutableMapping[str, Any], connect_timeout_s: float) -> "RequestOptions":
+        get = extensions.get
+        return cls(
+            trace=get(EXT_TRACE) or DialTrace(),
+            connect_timeout_s=get(EXT_CONNECT_TIMEOUT_S) or connect_timeout_s,
+            proxy=get(EXT_PROXY) or None,
+            is_fresh=bool(get(EXT_FRESH_CONNECTION)),
+            is_http2=bool(get(EXT_HTTP2)),
+        )
+
+
+def port_of(url: httpx.URL) -> int:
+    """The TCP port of `url`."""
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def request_headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
+    """The headers to send: the request's own, `Host` first, and a plea not to compress unless it has a wish.
+
+    Errors: LocalProtocolError for names or values that could break out of their line.
+    """
+    headers = request.headers.raw
+    joined = b"\n".join([b"%b:%b" % pair for pair in headers])
+    if _FORBIDDEN.search(joined) or joined.count(b"\n") != max(len(headers) - 1, 0):
+        raise httpx.LocalProtocolError("control character in a request header")
+    if not any(name.lower() == b"accept-encoding" for name, _ in headers):
+        headers.append((b"Accept-Encoding", b"identity"))
+    return headers
+
+
+def has_no_body(method: str, status: int) -> bool:
+    """Whether the response carries no body whatever its headers say (RFC 9112 section 6.3)."""
+    return method == "HEAD" or status in (204, 304)
