@@ -28,6 +28,8 @@ class ConfigSnapshot:
 
     channels: ChannelSection
     prices: PriceSection
+    priced_models: frozenset[str]
+    """Names that have a price; patterns are not names."""
 
     @property
     def version(self) -> int:
@@ -40,7 +42,8 @@ def _load(previous: ConfigSnapshot | None) -> tuple[ConfigSnapshot, AccessChange
         return previous, None
     prices = load_prices(previous.prices if previous else None)
     changes = changed_access(previous.version) if previous is not None else None
-    return ConfigSnapshot(channels, prices), changes
+    names = frozenset(row.model for row in prices.rows.values() if "*" not in row.model)
+    return ConfigSnapshot(channels, prices, names), changes
 
 
 class Configuration:

@@ -107,7 +107,7 @@ def _candidates(parts: "wiring.Wiring", caller: Caller, ask: Ask) -> list[Channe
         message = "No channel serves requests without a model."
         raise Refusal(404, message, code="unknown_url")
     channels = config.channels.channels.values()
-    models = listed_models(channels, caller.group, caller.allowed_models, config.prices.names)
+    models = listed_models(channels, caller.group, caller.allowed_models, config.priced_models)
     raise unknown_model(ask.model, models)
 
 

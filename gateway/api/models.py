@@ -19,7 +19,7 @@ def _visible_models(request: HttpRequest) -> list[str]:
     caller = caller_of(request)
     config = wiring.current().configuration.current
     channels = config.channels.channels.values()
-    return listed_models(channels, caller.group, caller.allowed_models, config.prices.names)
+    return listed_models(channels, caller.group, caller.allowed_models, config.priced_models)
 
 
 def _entry(model: str) -> dict[str, object]:
