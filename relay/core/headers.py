@@ -60,11 +60,12 @@ def upstream_headers(
     connection: list[bytes] = []
     for name, value in client:
         name = name.lower()  # noqa: PLW2901 - the spelling of the client is of no use
-        if name in _UPSTREAM_ALLOWED or name.startswith(b"anthropic-") or name in extra_allowed:
-            if name not in _NEVER_UPSTREAM and not name.startswith(b"x-forwarded-"):
-                passed.append((name, value))
-        if name == b"connection":
+        if name in _UPSTREAM_ALLOWED:
+            passed.append((name, value))
+        elif name == b"connection":
             connection.append(value)
+        elif (name in extra_allowed or name[:10] == b"anthropic-") and _may_be_opened(name):
+            passed.append((name, value))
     return _without_named(passed, connection) if connection else passed
 
 
@@ -76,13 +77,18 @@ def client_headers(upstream: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes,
     """
     passed: list[tuple[bytes, bytes]] = []
     connection: list[bytes] = []
+    request_ids: list[tuple[bytes, bytes]] = []
     for name, value in upstream:
         name = name.lower()  # noqa: PLW2901 - the spelling of the upstream is of no use
-        if name in _CLIENT_ALLOWED or _is_vendor_header(name):
+        if name in _CLIENT_ALLOWED:
             passed.append((name, value))
         elif name == b"connection":
             connection.append(value)
-    request_id = upstream_request_id(upstream)
+        elif name in _UPSTREAM_REQUEST_IDS:
+            request_ids.append((name, value))
+        elif (name[:7] == b"openai-" or name[:10] == b"anthropic-") and _is_harmless_vendor_header(name):
+            passed.append((name, value))
+    request_id = upstream_request_id(request_ids) if request_ids else ""
     if request_id:
         passed.append((b"x-upstream-request-id", request_id.encode("ascii")))
     return _without_named(passed, connection) if connection else passed
@@ -90,16 +96,12 @@ def client_headers(upstream: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes,
 
 def upstream_request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
     """How the upstream names this request, cleaned and bounded; "" when it does not say."""
-    found: dict[bytes, bytes] = {}
+    found: dict[bytes, str] = {}
     for name, value in headers:
         name = name.lower()  # noqa: PLW2901 - the spelling of the upstream is of no use
         if name in _UPSTREAM_REQUEST_IDS:
-            found.setdefault(name, value)
-    for name in _UPSTREAM_REQUEST_ID if found else ():
-        request_id = clean_client_request_id(found.get(name, b"").decode("latin-1"))
-        if request_id:
-            return request_id
-    return ""
+            found.setdefault(name, clean_client_request_id(value.decode("latin-1")))
+    return next(filter(None, map(found.get, _UPSTREAM_REQUEST_ID)), "") if found else ""
 
 
 def strip_credentials(query: str) -> str:
@@ -136,14 +138,23 @@ def clean_client_request_id(value: str) -> str:
     return "".join(character for character in head if "!" <= character <= "~")
 
 
-def _is_vendor_header(name: bytes) -> bool:
-    if not name.startswith((b"openai-", b"anthropic-")) or name in _ACCOUNT_SELECTORS:
-        return False
-    return b"ratelimit" not in name and not name.endswith((b"-organization", b"-organization-id"))
+def _may_be_opened(name: bytes) -> bool:
+    return name not in _NEVER_UPSTREAM and not name.startswith(b"x-forwarded-")
+
+
+def _is_harmless_vendor_header(name: bytes) -> bool:
+    """Of `openai-*` and `anthropic-*`: not account ids, not the rate limits of the operator's account."""
+    return (
+        name not in _ACCOUNT_SELECTORS
+        and b"ratelimit" not in name
+        and not name.endswith((b"-organization", b"-organization-id"))
+    )
 
 
 def _without_named(headers: list[tuple[bytes, bytes]], connection: list[bytes]) -> list[tuple[bytes, bytes]]:
     """RFC 9110, section 7.6.1: what `Connection` names belongs to that connection alone."""
+    if connection in ([b"keep-alive"], [b"close"]):
+        return headers
     named = {name.strip().lower() for value in connection for name in value.split(b",")}
     return [header for header in headers if header[0] not in named]
 

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 
 from relay.core.end_reasons import EndReason, HealthEffect
 from relay.core.errors import AttemptFailed, Refusal
-from relay.core.scrubbing import scrub
+from relay.core.scrubbing import scrub as scrub  # callers of this table scrub what they record
 
 MAX_RETRY_AFTER_S = 600
 

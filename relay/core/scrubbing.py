@@ -13,23 +13,26 @@ _TOP_LEVEL = (
     "com|net|org|io|ai|dev|co|app|cloud|cn|eu|de|uk|us|jp|kr|ru|fr|nl|ch|hk|sg|tw|tech|xyz|site|top|run|sh"
     "|local|localhost|internal|intranet|lan|corp|home|svc|arpa|edu|gov|test|example|invalid"
 )
+_AFTER_ITS_NAME = (
+    r"\b((?:(?:x-)?(?:goog-)?api[-_ ]?key|access[-_ ]?token|token|secret|password|authorization)"
+    r"(?: provided)?)"
+    r"[\"']?\s?[:=]\s?[\"']?(?=\S{0,200}\d)[^\s\"',;]{8,}"
+)
+_LONG_AND_MIXED = r"\b(?=[\w-]{0,200}\d)(?-i:(?=[\w-]{0,200}[A-Z])(?=[\w-]{0,200}[a-z]))[\w-]{40,}"
 _STEPS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.ASCII), replacement)
     for pattern, replacement in (
         (r"[\x00-\x1f\x7f]+", " "),
         (r"\b[a-z][a-z0-9+.-]{0,15}://[^\s\"'<>]+", "[url]"),
         (r"\b(bearer|basic)\s+[^\s\"',;]{6,}", r"\1 [redacted]"),
-        (
-            r"\b(api[-_ ]?key|access[-_ ]?token|x-api-key|x-goog-api-key|token|secret|password|authorization|key)"
-            r"[\"']?\s?(?:[:=]|is)\s?[\"']?[^\s\"',;]{8,}",
-            r"\1: [redacted]",
-        ),
+        (_AFTER_ITS_NAME, r"\1: [redacted]"),
         (r"\b(?:sk|pk|rk|ak)-[\w*.-]{4,}", "[redacted]"),
         (r"\b(?:gsk|hf|r8|nvapi|xai|pplx|ghp|AKIA|AIza|eyJ)[-_]?[\w.-]{12,}", "[redacted]"),
         (r"[^\s\"',;]{0,64}\*{3,}[^\s\"',;]{0,64}", "[redacted]"),
-        (r"\b(?:org|proj|acct|user)[-_][a-z0-9]{8,}", "[account]"),
+        (r"\b(?:org|proj|acct)[-_](?=\w{0,64}\d)\w{8,}", "[account]"),
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "[id]"),
         (r"\b(?=\w{0,200}\d)\w{24,}", "[redacted]"),
+        (_LONG_AND_MIXED, "[redacted]"),
         (r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d{1,5})?\b", "[host]"),
         (r"\[?(?<![\w:])(?:[0-9a-f]{0,4}:){3,7}[0-9a-f]{1,4}(?![\w:])\]?(?::\d{1,5})?", "[host]"),
         (r"\b(?:[a-z0-9_-]{1,63}\.){1,10}[a-z][a-z0-9-]{0,30}:\d{2,5}\b", "[host]"),

@@ -6,6 +6,7 @@ candidates that are out are dropped by the caller.
 
 import difflib
 import functools
+import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice
@@ -19,6 +20,7 @@ Tiers = tuple[tuple[Channel, ...], ...]
 _OTHER_NAMES_KEPT = 1024
 _MAX_COMPARED_CHARACTERS = 64
 _MAX_COMPARED_NAMES = 500
+_SHORTLIST = 8
 
 
 class Random(Protocol):
@@ -158,12 +160,16 @@ def close_names(model: str, candidates: Iterable[str], n: int = 3) -> list[str]:
     """Names that a caller may have meant, best first. Bounded in time whatever the input."""
     if len(model) > _MAX_COMPARED_CHARACTERS:
         return []
+    asked = model.lower()
+    pairs = _pairs(asked)
     by_folded = {
         name.lower(): name
         for name in islice(candidates, _MAX_COMPARED_NAMES)
         if len(name) <= _MAX_COMPARED_CHARACTERS
     }
-    return [by_folded[name] for name in difflib.get_close_matches(model.lower(), by_folded, n=n)]
+    # difflib takes up to 0.4 ms a name: only names that share most pairs of letters are put to it.
+    shortlist = heapq.nlargest(_SHORTLIST, by_folded, key=lambda name: len(pairs & _pairs(name)))
+    return [by_folded[name] for name in difflib.get_close_matches(asked, shortlist, n=n)]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -171,6 +177,10 @@ def _parts(pattern: str) -> tuple[str, tuple[str, ...], str]:
     """A pattern cut at its stars. No regular expression: many stars would make one explode."""
     head, *middles, tail = pattern.split("*")
     return head, tuple(middle for middle in middles if middle), tail
+
+
+def _pairs(name: str) -> set[str]:
+    return {name[at : at + 2] for at in range(len(name) - 1)}
 
 
 def _is_catch_all(pattern: str) -> bool:
