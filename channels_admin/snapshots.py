@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django.db.models import Prefetch, Q
-from relay.core.selection import ChannelIndex
 
 from channels_admin import models
 from channels_admin.crypto import SealedSecret
@@ -17,6 +16,7 @@ from channels_admin.flags import flag_values, relay_flags
 from channels_admin.selectors.api_keys import AccessChanges, changed_access
 from channels_admin.selectors.config_version import config_version
 from channels_admin.statuses import RouteStatus
+from relay.core.selection import ChannelIndex
 from relay.core.types import (
     Channel,
     DisconnectPolicy,
