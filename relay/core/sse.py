@@ -105,7 +105,7 @@ class EventStreamParser:
         self._skip_lf = data[-1] == 0x0D
         if self._pending:
             data = self._complete_pending(data, events)
-        if data:
+        if data and not self._too_large:
             self._read_blocks(data, events)
         if len(self._pending) > self._max_event_bytes:
             self._die()

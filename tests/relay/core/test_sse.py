@@ -265,6 +265,15 @@ def test_whole_events_before_the_large_one_are_not_lost() -> None:
         parser.feed(b"x")
 
 
+@pytest.mark.parametrize("positions", [[], [50], [99], [106]])
+def test_nothing_behind_the_large_event_is_returned(positions: list[int]) -> None:
+    """An answer with a hole in it would look whole."""
+    parser = EventStreamParser(max_event_bytes=100)
+    with pytest.raises(EventTooLarge):
+        for chunk in cut(b"data: " + b"x" * 100 + b"\n\ndata: 2\n\n", positions):
+            assert parser.feed(chunk) == []
+
+
 def test_memory_stays_flat_over_the_cap() -> None:
     parser = EventStreamParser(max_event_bytes=256 * 1024)
     chunk = b"x" * 65536
