@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 import redis
+from celery import current_app
 
 from billing import admission
 
@@ -39,16 +40,25 @@ def redis_prefix(redis_server):
 
 
 @pytest.fixture
-def memory_settings(settings):
-    """The process uses the in-process store, and eager tasks."""
-    from celery import current_app
+def set_eager():
+    """Celery's settings cannot be monkeypatched: they are views over several dicts."""
+    conf = current_app.conf
+    before = conf.task_always_eager
 
+    def change(value: bool) -> None:
+        conf.task_always_eager = value
+
+    yield change
+    conf.task_always_eager = before
+
+
+@pytest.fixture
+def memory_settings(settings, set_eager):
+    """The process uses the in-process store, and eager tasks."""
     settings.REDIS_URL = ""
-    eager = current_app.conf.task_always_eager
-    current_app.conf.task_always_eager = True
+    set_eager(True)
     admission.admission_forget()
     yield
-    current_app.conf.task_always_eager = eager
     admission.admission_forget()
 
 

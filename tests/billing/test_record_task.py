@@ -1,0 +1,203 @@
+"""From a report to rows: the task on both stores, and the embedded mode end to end."""
+
+import asyncio
+import threading
+import time
+from uuid import UUID
+
+import pytest
+from django.db import OperationalError
+
+from billing import tasks
+from billing.admission import SettledRecord, StoreUnavailable, admission_port, open_records
+from billing.courier import Courier
+from billing.models import Attempt, DeadOutcome, RelayRequest
+from billing.outcome_codec import outcome_encode
+from tests.factories.billing import outcome_make, owner_make
+
+EMBEDDED_ROW_WITHIN_S = 0.5  # the promise is 100 ms; a shared machine gets some more
+
+
+@pytest.fixture(params=["memory", "redis"])
+def store(request):
+    request.getfixturevalue(f"{request.param}_settings")
+
+
+async def settle(outcomes) -> None:
+    port = admission_port()
+    await port.settle([SettledRecord(item.request_id, outcome_encode(item)) for item in outcomes])
+    await port.aclose()
+
+
+@pytest.mark.django_db
+def test_the_task_writes_everything_and_acknowledges(store):
+    owner = owner_make()
+    outcomes = [outcome_make(owner) for _ in range(450)]
+    asyncio.run(settle(outcomes))
+    tasks.record_settled()
+    assert RelayRequest.objects.count() == 450
+    counts = open_records().counts()
+    assert (counts.waiting, counts.claimed) == (0, 0)
+
+
+@pytest.mark.django_db
+def test_lost_doubled_and_late_nudges_change_nothing(store):
+    owner = owner_make()
+    tasks.record_settled()
+    outcomes = [outcome_make(owner) for _ in range(3)]
+    asyncio.run(settle(outcomes))
+    tasks.record_settled()
+    tasks.record_settled()
+    asyncio.run(settle(outcomes))  # a repeat of the courier whose first answer got lost
+    tasks.record_settled()
+    assert (RelayRequest.objects.count(), Attempt.objects.count()) == (3, 3)
+    assert open_records().counts().waiting == 0
+
+
+@pytest.mark.django_db
+def test_a_database_that_is_down_keeps_the_records_claimed(store, monkeypatch, caplog):
+    outcomes = [outcome_make(owner_make())]
+    asyncio.run(settle(outcomes))
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "settled_records_write", _raise(OperationalError("password=hunter2")))
+        tasks.record_settled()
+    counts = open_records().counts()
+    assert (counts.waiting, counts.claimed) == (0, 1)
+    assert "OperationalError" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert DeadOutcome.objects.count() == 0
+
+
+@pytest.mark.django_db
+def test_unreadable_records_are_kept_apart(store):
+    outcome = outcome_make(owner_make())
+
+    async def both() -> None:
+        await settle([outcome])
+        await admission_port().settle([SettledRecord("strange", b"\xff\x00 no outcome")])
+        await admission_port().aclose()
+
+    asyncio.run(both())
+    tasks.record_settled()
+    assert RelayRequest.objects.get().pk == UUID(outcome.request_id)
+    dead = DeadOutcome.objects.get()
+    assert (dead.request_id, bytes(dead.payload)) == ("strange", b"\xff\x00 no outcome")
+    assert dead.error_class == "UnreadableOutcome"
+    assert open_records().counts().claimed == 0
+
+
+def test_a_store_that_is_down_ends_the_run(monkeypatch, caplog):
+    monkeypatch.setattr(tasks, "open_records", _raise(StoreUnavailable("down")))
+    tasks.record_settled()
+    assert "StoreUnavailable" in caplog.text
+
+
+def test_the_run_ends_when_its_time_is_up(monkeypatch):
+    batches = []
+    monkeypatch.setattr(tasks, "TIME_BUDGET_S", 0.05)
+    monkeypatch.setattr(tasks, "_record_batch", lambda store: batches.append(1) or time.sleep(0.02) or True)
+    tasks.record_settled()
+    assert 2 <= len(batches) <= 4
+
+
+# ---- the embedded mode, end to end
+
+
+async def rows(count: int, within_s: float) -> float:
+    began = time.monotonic()
+    while await asyncio.to_thread(_count) < count:
+        assert time.monotonic() - began < within_s
+        await asyncio.sleep(0.005)
+    return time.monotonic() - began
+
+
+def _count() -> int:
+    from django.db import connection
+
+    try:
+        return RelayRequest.objects.count()
+    finally:
+        connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_embedded_a_report_becomes_a_row(memory_settings):
+    owner = owner_make()
+
+    async def live() -> float:
+        courier = Courier()
+        await courier.start()
+        await asyncio.sleep(0.1)
+        courier.report(outcome_make(owner))
+        took = await rows(1, EMBEDDED_ROW_WITHIN_S)
+        await courier.aclose()
+        return took
+
+    asyncio.run(live())
+    assert open_records().counts().waiting == 0
+    assert "courier-nudger" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_embedded_closing_writes_what_was_reported_last(memory_settings):
+    owner = owner_make()
+
+    async def live() -> None:
+        courier = Courier()
+        await courier.start()
+        for _ in range(700):
+            courier.report(outcome_make(owner))
+        await courier.aclose()
+
+    asyncio.run(live())
+    assert RelayRequest.objects.count() == 700
+
+
+@pytest.mark.django_db(transaction=True)
+def test_embedded_never_writes_on_the_loop_thread(memory_settings, monkeypatch):
+    seen = []
+    write = tasks.settled_records_write
+    monkeypatch.setattr(
+        tasks,
+        "settled_records_write",
+        lambda records: seen.append(threading.current_thread().name) or write(records),
+    )
+    owner = owner_make()
+
+    async def live() -> None:
+        courier = Courier()
+        await courier.start()
+        courier.report(outcome_make(owner))
+        await courier.aclose()
+
+    asyncio.run(live())
+    assert seen == ["courier-nudger"]
+    assert RelayRequest.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_redis_a_report_becomes_a_row_once_a_worker_runs(redis_settings, set_eager):
+    """The worker is this test; the nudge is only counted."""
+    owner, nudges = owner_make(), []
+
+    async def live() -> None:
+        from billing.nudger import Nudger
+
+        courier = Courier(nudger=Nudger(interval_s=0.2, nudge=nudges.append))
+        await courier.start()
+        for _ in range(30):
+            courier.report(outcome_make(owner))
+        await courier.aclose()
+        await admission_port().aclose()
+
+    asyncio.run(live())
+    assert len(nudges) >= 1
+    tasks.record_settled()
+    assert RelayRequest.objects.count() == 30
+
+
+def _raise(error: Exception):
+    def call(*_args):
+        raise error
+
+    return call
