@@ -1,6 +1,8 @@
 """What every test shares."""
 
 import pytest
+from django.apps import apps
+from django.db import connection
 from django.db.models.signals import post_migrate
 
 from billing import ledger_guards
@@ -12,9 +14,6 @@ def django_db_setup(django_db_setup, django_db_blocker):
 
     They are tested by themselves in tests/billing/test_ledger_guards.py.
     """
-    from django.apps import apps
-    from django.db import connection
-
     post_migrate.disconnect(sender=apps.get_app_config("billing"), dispatch_uid="billing.ledger_guards")
     with django_db_blocker.unblock():
         ledger_guards.guards_remove(connection)

@@ -1,0 +1,8 @@
+"""The console's pages of records and money, one noun a module. Nothing here can be deleted."""
+
+from billing.admin.accounts import AccountAdmin, LedgerEntryAdmin
+from billing.admin.dead_outcomes import DeadOutcomeAdmin
+from billing.admin.prices import PriceAdmin
+from billing.admin.relay_requests import RelayRequestAdmin
+
+__all__ = ["AccountAdmin", "DeadOutcomeAdmin", "LedgerEntryAdmin", "PriceAdmin", "RelayRequestAdmin"]

@@ -15,7 +15,7 @@ class Account(models.Model):
         "channels_admin.Tenant", verbose_name=_("tenant"), on_delete=models.PROTECT, related_name="account"
     )
     balance_nano = models.BigIntegerField(_("balance (nano-dollars)"), default=0)
-    account_seq = models.BigIntegerField(_("sequence number"), default=0, db_index=True)
+    account_seq = models.BigIntegerField(_("sequence number"), default=0)
     created_at = models.DateTimeField(_("created"), auto_now_add=True)
 
     class Meta:

@@ -7,7 +7,7 @@ from uuid import UUID
 from billing.admission import RecordState
 from billing.models import Attempt, RelayRequest, UsageRecord, UsageSource
 from billing.outcome_codec import UnreadableOutcome, outcome_decode
-from billing.services.outcome_rows import attempt_row, request_row, usage_row
+from billing.services.outcome_rows import attempt_row, request_row, usage_parts, usage_row
 from relay.core.usage import TokenUsage
 
 SETTLED = "settled"
@@ -119,15 +119,7 @@ def _attempt_view(attempt: Attempt) -> AttemptView:
 def _usage_view(usage: UsageRecord | None) -> TokenUsage | None:
     if usage is None or usage.source == UsageSource.NONE:
         return None
-    return TokenUsage(
-        input=usage.input,
-        cached_input=usage.cached_input,
-        cache_write=usage.cache_write,
-        output=usage.output,
-        reasoning=usage.reasoning,
-        audio_input=usage.audio_input,
-        audio_output=usage.audio_output,
-    )
+    return TokenUsage(**usage_parts(usage))
 
 
 def _uuid(text: str) -> UUID | None:

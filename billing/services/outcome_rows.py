@@ -96,8 +96,8 @@ def usage_row(request_id: UUID, usage: TokenUsage | None) -> UsageRecord:
     return UsageRecord(request_id=request_id, source=UsageSource.REPORTED, **usage_parts(usage))
 
 
-def usage_parts(usage: TokenUsage) -> dict[str, int | None]:
-    """Part → tokens; the names are those of the columns of UsageRecord."""
+def usage_parts(usage: TokenUsage | UsageRecord) -> dict[str, int | None]:
+    """Part → tokens; the columns of UsageRecord have the names of the parts."""
     return {
         "input": usage.input,
         "cached_input": usage.cached_input,

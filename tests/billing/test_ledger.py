@@ -31,7 +31,7 @@ def test_the_opening_entry_carries_the_balance(tenant, usd, nano):
 
 
 def test_the_opening_entry_is_posted_once(tenant):
-    account_open(tenant=tenant, balance_usd=Decimal("5"))
+    account_open(tenant=tenant, balance_usd=Decimal(5))
     again = account_open(tenant=tenant, balance_usd=Decimal("5.000000000"))
     assert not again.posted
     assert again.warning == ""
@@ -39,8 +39,8 @@ def test_the_opening_entry_is_posted_once(tenant):
 
 
 def test_a_changed_opening_balance_is_a_warning_and_no_money(tenant):
-    account_open(tenant=tenant, balance_usd=Decimal("5"))
-    again = account_open(tenant=tenant, balance_usd=Decimal("50"))
+    account_open(tenant=tenant, balance_usd=Decimal(5))
+    again = account_open(tenant=tenant, balance_usd=Decimal(50))
     assert not again.posted
     assert tenant.name in again.warning
     assert "5.00" in again.warning
@@ -57,7 +57,7 @@ def test_no_account_opens_with_an_infinite_balance(tenant, usd):
 
 
 def test_entries_form_a_chain(tenant):
-    account_open(tenant=tenant, balance_usd=Decimal("1"))
+    account_open(tenant=tenant, balance_usd=Decimal(1))
     for number, amount in enumerate((-250_000_000, 0, 30), start=1):
         with transaction.atomic():
             account = Account.objects.select_for_update().get(tenant=tenant)
@@ -70,7 +70,7 @@ def test_entries_form_a_chain(tenant):
 
 
 def test_a_source_is_posted_once(tenant):
-    account_open(tenant=tenant, balance_usd=Decimal("1"))
+    account_open(tenant=tenant, balance_usd=Decimal(1))
     for _ in range(2):
         try:
             with transaction.atomic():
@@ -91,8 +91,8 @@ def test_two_threads_open_one_account_once():
     def work():
         try:
             gate.wait(5)
-            posted.append(account_open(tenant=tenant, balance_usd=Decimal("3")).posted)
-        except Exception as error:
+            posted.append(account_open(tenant=tenant, balance_usd=Decimal(3)).posted)
+        except Exception as error:  # noqa: BLE001  told to the test's own thread
             errors.append(error)
         finally:
             connection.close()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 def guarded(db):
     """Triggers are part of the test's transaction and go with it."""
     ledger_guards.guards_install(connection)
-    account_open(tenant=owner_make().tenant, balance_usd=Decimal("5"))
+    account_open(tenant=owner_make().tenant, balance_usd=Decimal(5))
 
 
 def refused(change) -> None:
@@ -62,7 +62,7 @@ def test_replace_into_is_refused_too(guarded):
 
 
 def test_entries_can_be_added(guarded):
-    account_open(tenant=owner_make().tenant, balance_usd=Decimal("6"))
+    account_open(tenant=owner_make().tenant, balance_usd=Decimal(6))
     assert LedgerEntry.objects.count() == 2
 
 

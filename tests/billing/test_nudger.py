@@ -88,8 +88,6 @@ def test_stopping_nudges_once_more():
 
 
 def test_every_scheduled_task_exists():
-    import billing.tasks  # noqa: F401  registers them
-
     for entry in BEAT_SCHEDULE.values():
         assert entry["task"] in current_app.tasks
         assert entry["options"]["expires"] <= entry["schedule"]

@@ -11,6 +11,7 @@ from billing.models import Price
 from billing.selectors.prices import load_prices, priced_models
 from billing.services.prices import price_close, price_set
 from channels_admin.selectors import config_version
+from channels_admin.services import configuration_change
 
 pytestmark = pytest.mark.django_db
 
@@ -68,7 +69,7 @@ def test_identity_is_model_group_and_start(other):
 
 @pytest.mark.parametrize(
     ("model", "parts"),
-    [("", CHEAP), ("m", PriceParts(input=Decimal("-1"))), ("m", PriceParts(input=Decimal("1e9")))],
+    [("", CHEAP), ("m", PriceParts(input=Decimal(-1))), ("m", PriceParts(input=Decimal("1e9")))],
     ids=["no name", "negative", "too large"],
 )
 def test_bad_prices_are_refused_and_leave_no_trace(model, parts):
@@ -115,8 +116,6 @@ def test_an_unchanged_version_gives_the_same_object(django_assert_num_queries):
 
 
 def test_a_change_elsewhere_keeps_the_rows():
-    from channels_admin.services import configuration_change
-
     set_price()
     section = load_prices(None)
     with configuration_change():

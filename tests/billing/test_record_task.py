@@ -6,12 +6,13 @@ import time
 from uuid import UUID
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from billing import tasks
 from billing.admission import SettledRecord, StoreUnavailable, admission_port, open_records
 from billing.courier import Courier
 from billing.models import Attempt, DeadOutcome, RelayRequest
+from billing.nudger import Nudger
 from billing.outcome_codec import outcome_encode
 from tests.factories.billing import outcome_make, owner_make
 
@@ -112,8 +113,6 @@ async def rows(count: int, within_s: float) -> float:
 
 
 def _count() -> int:
-    from django.db import connection
-
     try:
         return RelayRequest.objects.count()
     finally:
@@ -181,8 +180,6 @@ def test_redis_a_report_becomes_a_row_once_a_worker_runs(redis_settings, set_eag
     owner, nudges = owner_make(), []
 
     async def live() -> None:
-        from billing.nudger import Nudger
-
         courier = Courier(nudger=Nudger(interval_s=0.2, nudge=nudges.append))
         await courier.start()
         for _ in range(30):

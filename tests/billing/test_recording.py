@@ -284,7 +284,7 @@ def test_the_same_batch_in_two_threads_is_written_once():
         try:
             gate.wait(5)
             results.append(requests_record(batch))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  told to the test's own thread
             errors.append(error)
         finally:
             connection.close()
