@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.apps import apps as installed_apps
 from django.db.models.signals import post_migrate
 
 
@@ -16,8 +17,8 @@ class ChannelsAdminConfig(AppConfig):
         post_migrate.connect(_rows_ensure, sender=self)
 
 
-def _rows_ensure(apps: Any, **_: Any) -> None:
-    """Not while migrating back to nothing: then the tables are gone."""
+def _rows_ensure(apps: Any = installed_apps, **_: Any) -> None:
+    """Also after a flush, which names no `apps`. Not while migrating back: then the tables are gone."""
     from channels_admin.roles import ROLE_PERMISSIONS, role_permissions_sync  # noqa: PLC0415  needs models
     from channels_admin.services.config_version import config_version_ensure  # noqa: PLC0415  needs models
     from channels_admin.services.runtime_flags import runtime_flag_rows_ensure  # noqa: PLC0415  needs models

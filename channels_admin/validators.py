@@ -4,6 +4,7 @@ Forms and services both reach them through `full_clean`, so bad input is told at
 """
 
 import ipaddress
+import math
 import re
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
@@ -54,6 +55,12 @@ def _each(value: object, is_good: Callable[[str], bool], message: str) -> None:
     for word in _words(value):
         if not is_good(word):
             raise ValidationError(message, code="invalid", params={"word": word[:TEXT_MAX]})
+
+
+def validate_finite(value: float) -> None:
+    """NaN passes every comparison that range validators make."""
+    if not math.isfinite(value):
+        raise ValidationError(_("A finite number is expected."), code="invalid")
 
 
 def validate_visible_name(value: str) -> None:

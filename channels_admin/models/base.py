@@ -1,11 +1,13 @@
 """What every configured row shares: the configuration version that last changed it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
-from django.core.validators import BaseValidator, MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+
+from channels_admin.validators import validate_finite
 
 DAY_SECONDS = 86_400
 
@@ -19,9 +21,9 @@ class VersionedModel(models.Model):
         abstract = True
 
 
-def seconds(lowest: float = 0, highest: float = DAY_SECONDS) -> list[BaseValidator]:
+def seconds(lowest: float = 0, highest: float = DAY_SECONDS) -> list[Callable[[float], None]]:
     """Validators of a duration, told at the field; `range_check` says the same to the database."""
-    return [MinValueValidator(lowest), MaxValueValidator(highest)]
+    return [validate_finite, MinValueValidator(lowest), MaxValueValidator(highest)]
 
 
 def range_check(

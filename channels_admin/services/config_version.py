@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from django.db import connection, transaction
 from django.db.models import F
@@ -10,8 +11,17 @@ from channels_admin.models import ConfigVersion
 from channels_admin.models.base import VersionedModel
 
 
+# The version of the change that is open in this thread, for the services called inside it.
+_open_version: ContextVar[int | None] = ContextVar("open_version", default=None)
+
+
 def config_version_bump() -> int:
-    """The next version. Locks the one row until the transaction ends, so commits come in version order."""
+    """The next version. Locks the one row until the transaction ends, so commits come in version order.
+
+    Inside an open `configuration_change` it is that change's version, bumped once for all of it.
+    """
+    if (version := _open_version.get()) is not None:
+        return version
     if not connection.in_atomic_block:
         raise RuntimeError("The configuration version is bumped inside a transaction only.")
     if not ConfigVersion.objects.filter(pk=1).update(number=F("number") + 1):
@@ -29,9 +39,15 @@ def configuration_change() -> Iterator[int]:
     """One configuration transaction; gives the version to stamp changed rows with.
 
     Read rows inside it: the bump's lock means that nobody else changes configuration meanwhile.
+    Services called inside join it: one transaction (theirs become savepoints), one version.
     """
     with transaction.atomic():
-        yield config_version_bump()
+        version = config_version_bump()
+        token = _open_version.set(version)
+        try:
+            yield version
+        finally:
+            _open_version.reset(token)
 
 
 def row_save(row: VersionedModel, version: int, fields: Mapping[str, object] | None = None) -> None:
