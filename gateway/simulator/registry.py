@@ -11,17 +11,31 @@ from gateway.simulator.exchange import Exchange
 
 Run = Callable[..., Awaitable[None]]
 
+# The files of the behaviours, in the order a reader wants them, with a heading for each.
+HEADINGS = {
+    "plain": "Good answers",
+    "timing": "Slow and silent",
+    "endings": "Wrong endings",
+    "statuses": "Refusals",
+    "errors": "Errors inside a 200",
+    "framing": "Framing and content types",
+    "usage": "Usage",
+    "content": "Content",
+    "tools": "Tool calls",
+    "wire": "HTTP itself",
+}
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _PLACEHOLDER = re.compile(r"\\\{\w+\\\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """One row: `pattern` with `{n}` for numbers, an example name, one line of meaning, and what runs."""
+    """One row: `pattern` with `{n}` for numbers, an example, one line of meaning, its file, what runs."""
 
     pattern: str
     example: str
     meaning: str
+    subject: str
     run: Run
     regex: re.Pattern[str]
 
@@ -46,15 +60,16 @@ def behaviour(pattern: str, meaning: str, *, example: str = "") -> Callable[[Run
 
     def register(run: Run) -> Run:
         regex = re.compile(_PLACEHOLDER.sub(lambda _: _NUMBER, re.escape(pattern)))
-        _TABLE.append(Behaviour(pattern, example or pattern, meaning, run, regex))
+        subject = run.__module__.rpartition(".")[2]
+        _TABLE.append(Behaviour(pattern, example or pattern, meaning, subject, run, regex))
         return run
 
     return register
 
 
 def all_behaviours() -> tuple[Behaviour, ...]:
-    """All rows, in the order they were registered."""
-    return tuple(_TABLE)
+    """All rows by subject, and within a subject in the order of its file."""
+    return tuple(sorted(_TABLE, key=lambda row: tuple(HEADINGS).index(row.subject)))
 
 
 def plain_name(model: str) -> str:

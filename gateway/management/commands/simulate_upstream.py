@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.simulator import DEFAULT_HOST, DEFAULT_PORT, all_behaviours, run_simulator
+from gateway.simulator.registry import HEADINGS
 
 
 class Command(BaseCommand):
@@ -45,7 +46,11 @@ class Command(BaseCommand):
     def _print_behaviours(self) -> None:
         rows = all_behaviours()
         width = max(len(row.example) for row in rows)
+        subject = ""
         for row in rows:
-            self.stdout.write(f"{row.example:<{width}}  {row.meaning}")
+            if row.subject != subject:
+                subject = row.subject
+                self.stdout.write(f"\n{HEADINGS[subject]}")
+            self.stdout.write(f"  {row.example:<{width}}  {row.meaning}")
         self.stdout.write("\nNumbers in a name are yours to choose. Any other name behaves as echo.")
         self.stdout.write("`@label` at the end of a name is ignored: flaky-2@a and flaky-2@b count apart.")

@@ -3,6 +3,8 @@
 Must not import: Django, aiohttp.
 """
 
+from dataclasses import replace
+
 import orjson
 
 from gateway.simulator.answer import Answer, Ask, Finish, ToolCall, ToolSpec
@@ -109,6 +111,10 @@ class AnthropicMessages:
 
 class AnthropicCountTokens(AnthropicMessages):
     """Token counting: one number, never streamed."""
+
+    def ask(self, received: Received) -> Ask:
+        """Read the request; nothing in it raises."""
+        return replace(super().ask(received), stream=False)
 
     def whole(self, answer: Answer) -> Payload:
         """The form without streaming."""

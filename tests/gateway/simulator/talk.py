@@ -1,10 +1,12 @@
 """A client that listens to the simulator and says exactly what it heard."""
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass, field
 
 import aiohttp
+from yarl import URL
 
 from gateway.simulator import Simulator
 
@@ -50,12 +52,12 @@ class Heard:
     @property
     def text(self) -> str:
         return "".join(
-            c["delta"].get("content") or "" for chunk in self.chunks for c in chunk["choices"] or []
+            c["delta"].get("content") or "" for chunk in self.chunks for c in chunk.get("choices") or []
         )
 
     @property
     def finishes(self) -> list[str]:
-        return [c["finish_reason"] for k in self.chunks for c in k["choices"] or [] if c["finish_reason"]]
+        return [c["finish_reason"] for k in self.chunks for c in k.get("choices") or [] if c["finish_reason"]]
 
     @property
     def usages(self) -> list[dict]:
@@ -84,7 +86,7 @@ async def hear(
             async with asyncio.timeout(for_s):
                 request = client.request(
                     method,
-                    simulator.base_url + path,
+                    URL(simulator.base_url + path, encoded=True),
                     json=body,
                     data=data,
                     headers=headers,
@@ -109,3 +111,29 @@ def chat(model: str, *, stream: bool = True, text: str = QUESTION, **more: objec
 
 async def hear_chat(simulator: Simulator, model: str, *, for_s: float = 5.0, **more: object) -> Heard:
     return await hear(simulator, "/v1/chat/completions", chat(model, **more), for_s=for_s)
+
+
+async def hear_raw(
+    simulator: Simulator, body: object, *, connection: str = "keep-alive", for_s: float = 5.0
+) -> tuple[bytes, str]:
+    """The bytes on the wire and how the connection ended: "FIN" or "RST" (or "open" after `for_s` seconds)."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(simulator.base_url.rsplit(":", 1)[1]))
+    sent = json.dumps(body).encode()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: simulator\r\n"
+        f"Connection: {connection}\r\nContent-Length: {len(sent)}\r\n\r\n"
+    )
+    writer.write(head.encode() + sent)
+    heard, end = b"", "FIN"
+    try:
+        async with asyncio.timeout(for_s):
+            while piece := await reader.read(65536):
+                heard += piece
+    except ConnectionResetError:
+        end = "RST"
+    except TimeoutError:
+        end = "open"
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return heard, end

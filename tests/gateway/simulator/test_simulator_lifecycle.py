@@ -2,8 +2,8 @@
 
 import ast
 import asyncio
+import contextlib
 import gc
-import os
 import signal
 import socket
 import sys
@@ -27,11 +27,9 @@ async def wait_until(condition, *, for_s: float = 2.0) -> None:
 
 def _open_sockets() -> int:
     found = 0
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
-        except OSError:
-            continue
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found += str(link.readlink()).startswith("socket:")
     return found
 
 
