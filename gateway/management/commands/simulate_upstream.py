@@ -38,10 +38,14 @@ class Command(BaseCommand):
                 options["host"],
                 options["port"],
                 required_key=options["require_key"],
-                on_ready=lambda url: self.stdout.write(f"Simulated upstream at {url} (Ctrl-C stops it)"),
+                on_ready=self._say_ready,
             )
         except OSError as error:
             raise CommandError(f"Cannot listen on {options['host']}:{options['port']}: {error}") from error
+
+    def _say_ready(self, url: str) -> None:
+        self.stdout.write(f"Simulated upstream at {url} (Ctrl-C stops it)")
+        self.stdout.flush()  # a parent process may be waiting for this line
 
     def _print_behaviours(self) -> None:
         rows = all_behaviours()
