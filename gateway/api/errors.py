@@ -6,7 +6,6 @@ where it was raised: messages may quote prompts or secrets.
 """
 
 import logging
-import traceback
 from collections.abc import Callable, Iterable
 
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
@@ -16,7 +15,7 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
 from relay.core.dialects.openai_chat.errors import error_body as openai_error_body
-from relay.core.errors import Refusal
+from relay.core.errors import Refusal, described
 
 _logger = logging.getLogger(__name__)
 
@@ -109,9 +108,7 @@ def install(api: NinjaAPI) -> None:
 
 def log_unexpected(error: BaseException, request_id: str) -> None:
     """Class and frames, never the message."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    kind = f"{type(error).__module__}.{type(error).__qualname__}"
-    _logger.error("unexpected %s in request %s\n%s", kind, request_id or "-", frames.rstrip())
+    _logger.error("unexpected error in request %s: %s", request_id or "-", described(error))
 
 
 def _unknown_url(request: HttpRequest) -> str:

@@ -4,6 +4,8 @@
 retry tables decide what follows. Neither ever carries an upstream secret, URL or prompt text.
 """
 
+import traceback
+
 from relay.core.end_reasons import EndReason
 
 
@@ -68,3 +70,9 @@ class AttemptFailed(RelayError):
         self.param = param
         self.retry_after = retry_after
         self.nothing_sent = nothing_sent
+
+
+def described(error: BaseException) -> str:
+    """An exception for the log: its class and where it was raised. Its message may quote prompts."""
+    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    return f"{type(error).__module__}.{type(error).__qualname__}\n{frames}"

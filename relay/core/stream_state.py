@@ -15,6 +15,8 @@ UPLOAD_TIMEOUT_S = 60.0
 FIRST_BYTE_TIMEOUT_S = 30.0
 USAGE_WAIT_S = 5.0
 """After every choice has finished: how long the usage and the terminal may still take."""
+EOF_WAIT_S = 0.25
+"""After the terminal the client is done; so long we wait for the body's end, to reuse the connection."""
 KEEPALIVE_S = 15.0
 WRITE_TIMEOUT_S = 60.0
 IMAGE_WHOLE_EXTRA_S = 60.0
@@ -37,6 +39,8 @@ class Phase(StrEnum):
     STREAMING = "streaming"
     FINISHING = "finishing"
     """Every choice has finished; usage and terminal may follow."""
+    CLOSING = "closing"
+    """The terminal was seen; only the end of the body is awaited."""
     READING_WHOLE = "reading_whole"
     READING_RAW = "reading_raw"
     """A pass-through or binary body."""
@@ -50,6 +54,7 @@ class Signal(StrEnum):
     RAW_HEADERS = "raw_headers"
     VALID_EVENT = "valid_event"
     CHOICES_FINISHED = "choices_finished"
+    TERMINAL = "terminal"
     END = "end"
 
 
@@ -63,7 +68,13 @@ TRANSITIONS: dict[tuple[Phase, Signal], Phase] = {
     (Phase.STREAMING, Signal.CHOICES_FINISHED): Phase.FINISHING,
     (Phase.FINISHING, Signal.VALID_EVENT): Phase.FINISHING,
     (Phase.FINISHING, Signal.CHOICES_FINISHED): Phase.FINISHING,
+    (Phase.STREAMING, Signal.TERMINAL): Phase.CLOSING,
+    (Phase.FINISHING, Signal.TERMINAL): Phase.CLOSING,
 } | {(phase, Signal.END): Phase.ENDED for phase in Phase}
+
+_HEADER_SIGNALS = frozenset(
+    {Signal.REJECTED, Signal.STREAM_HEADERS, Signal.WHOLE_HEADERS, Signal.RAW_HEADERS}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +90,7 @@ class Limits:
     total_s: float = 0.0
     first_byte_s: float = FIRST_BYTE_TIMEOUT_S
     usage_wait_s: float = USAGE_WAIT_S
+    eof_wait_s: float = EOF_WAIT_S
     upload_s: float = UPLOAD_TIMEOUT_S
 
 
@@ -113,7 +125,7 @@ class AttemptState:
         if signal is Signal.VALID_EVENT:
             self.last_event_at = now
             self.data_seen = True
-        elif signal is not Signal.CHOICES_FINISHED and signal is not Signal.END:
+        elif signal in _HEADER_SIGNALS:
             self.headers_at = self.last_byte_at = now
 
     def shift(self, seconds: float) -> None:
@@ -149,6 +161,8 @@ class AttemptState:
             case Phase.FINISHING:
                 quiet = min(_after(self.last_event_at, limits.usage_wait_s), self.read_until)
                 timers.append((quiet, EndReason.COMPLETED_WITHOUT_TERMINAL))
+            case Phase.CLOSING:
+                timers.append((_after(self.last_byte_at, limits.eof_wait_s), EndReason.COMPLETED))
             case Phase.READING_RAW:
                 timers.append((_after(self.last_byte_at, limits.idle_s), EndReason.IDLE_TIMEOUT))
                 timers.append((_after(self.headers_at, limits.total_s), EndReason.TOTAL_TIMEOUT))

@@ -6,12 +6,13 @@ and is never set without ending what it ends.
 """
 
 import asyncio
+import datetime
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from relay.core.end_reasons import CLIENT_SIDE, SUCCESSFUL, EndReason
-from relay.core.errors import AttemptFailed, Refusal
+from relay.core.errors import AttemptFailed, Refusal, described
 from relay.core.outcomes import RequestOutcome
 from relay.core.request import RelayRequest
 from relay.core.retry import final_refusal, starts_another_attempt
@@ -83,6 +84,7 @@ class RunningRequest:
         self._is_draining = False
         self._is_over = False
         self._is_cut = False
+        self._client_has_left = False
         self._client_done = False
         self._client_consumed = False
         self._is_reported = False
@@ -120,6 +122,7 @@ class RunningRequest:
         usage is outstanding.
         """
         if reason in CLIENT_SIDE:
+            self._client_has_left = True
             self._answer.pump.discard()
         if self._end_reason is not None or self._stop_reason is not None:
             return
@@ -135,7 +138,7 @@ class RunningRequest:
         if self._client_done:
             return
         self._client_done = True
-        self._client_consumed = consumed
+        self._client_consumed = consumed and not self._client_has_left
         self._answer.pump.close()
         self._report_if_over()
 
@@ -151,8 +154,8 @@ class RunningRequest:
     async def _run(self) -> None:
         try:
             await self._try_candidates()
-        except Exception as error:
-            logger.exception("relay request failed in the gateway: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001  a bug of ours must still end, tell and record the request
+            logger.error("relay request failed in the gateway: %s", described(error))  # noqa: TRY400  no message
             self._conclude(EndReason.GATEWAY_ERROR)
         finally:
             if self._early_commit is not None:
@@ -176,7 +179,8 @@ class RunningRequest:
         if self._stop_reason is not None:
             self._conclude(self._stop_reason)
         elif failures:
-            self._conclude(failures[-1].reason, final_refusal(failures))
+            now = datetime.datetime.fromtimestamp(self._engine.clock.wall(), datetime.UTC)
+            self._conclude(failures[-1].reason, final_refusal(failures, now=now))
         else:
             self._conclude(EndReason.GATEWAY_ERROR)
 

@@ -1,6 +1,5 @@
 """A stream for a stream: each event goes on as soon as it is whole, once the attempt has proved itself."""
 
-import asyncio
 import contextlib
 
 import httpx
@@ -8,6 +7,7 @@ import httpx
 from relay.core.dialects.base import EventKind
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
+from relay.core.stream_state import Signal
 from relay.upstream.answer import stream_head
 from relay.upstream.attempt import Attempt
 from relay.upstream.ports import Timer
@@ -15,8 +15,6 @@ from relay.upstream.readings.events import EventReader, demand_event_stream, not
 
 HELD_EVENTS = 64
 HELD_BYTES = 256 * 1024
-EOF_WAIT_S = 0.25
-"""After the terminal the client is done; so long we wait for the body's end, to reuse the connection."""
 
 
 async def read_stream(attempt: Attempt, response: httpx.Response) -> EndReason:
@@ -121,13 +119,14 @@ class StreamRelay:
         return held
 
     async def _end_with_terminal(self) -> EndReason:
+        """The client is done. The timer that ends this wait makes it `completed` all the same."""
         attempt = self._attempt
         attempt.is_processed = True
+        attempt.state.apply(Signal.TERMINAL, attempt.clock.now())
         self._pump.finish()
-        with contextlib.suppress(TimeoutError, AttemptFailed):
-            async with asyncio.timeout(EOF_WAIT_S):
-                while data := await attempt.read():
-                    self._reader.observe_rest(data)
+        with contextlib.suppress(AttemptFailed):
+            while data := await attempt.read():
+                self._reader.observe_rest(data)
         return EndReason.COMPLETED
 
     def _end_of_body(self) -> EndReason:
