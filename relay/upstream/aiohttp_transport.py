@@ -12,27 +12,25 @@ import ssl
 from collections.abc import AsyncIterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from types import SimpleNamespace
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import aiohttp
 import httpx
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import ContentLengthError, TransferEncodingError
 from aiohttp.http_writer import StreamWriter
 from aiohttp.payload import Payload
 from multidict import CIMultiDict
 from yarl import URL
 
-from relay.upstream.address_guard import AddressBlockedError, AddressGuard
+from relay.upstream.address_guard import AddressGuard
+from relay.upstream.aiohttp_protocol import RepairedConnector, raise_mapped, read_error
 from relay.upstream.content_coding import DecodedStream, content_coding, without_coding
 from relay.upstream.http2_transport import Http2Transport
 from relay.upstream.transport import (
     CONNECT_TIMEOUT_S,
     KEEPALIVE_IDLE_S,
     MAX_HEADER_LINE_BYTES,
-    AddressRefused,
     BodyStream,
-    DialPhase,
     DialTrace,
     RequestOptions,
     has_no_body,
@@ -54,10 +52,12 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         allowed_private_nets: Sequence[IPv4Network | IPv6Network],
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        idle_s: float = KEEPALIVE_IDLE_S,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self._guard = AddressGuard(allowed_private_nets)
         self._connect_timeout_s = connect_timeout_s
+        self._idle_s = idle_s
         self._ssl_context = ssl_context
         self._http2 = Http2Transport(self._guard, ssl_context=ssl_context)
         self._pooled: aiohttp.ClientSession | None = None
@@ -85,9 +85,9 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             if payload is not None:
                 payload.abort()
             if isinstance(error, Exception):
-                _raise_mapped(error, options.trace)
+                raise_mapped(error, options.trace)
             raise
-        return _to_httpx(request, response)
+        return _to_httpx(request, response, payload)
 
     async def aclose(self) -> None:
         """Close every connection, running ones included."""
@@ -118,7 +118,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             proxy=options.proxy,
             # `connect` covers DNS as well; `sock_connect` alone would hang on a dead resolver.
             timeout=aiohttp.ClientTimeout(total=None, connect=limit_s, sock_connect=limit_s),
-            trace_request_ctx=options.trace,
+            trace_request_ctx=(options.trace, payload is None),
         )
 
     def _session(self, *, is_fresh: bool) -> aiohttp.ClientSession:
@@ -132,10 +132,8 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         return session
 
     def _build_session(self, *, force_close: bool) -> aiohttp.ClientSession:
-        pool: dict[str, Any] = (
-            {"force_close": True} if force_close else {"keepalive_timeout": KEEPALIVE_IDLE_S}
-        )
-        connector = aiohttp.TCPConnector(
+        pool: dict[str, Any] = {"force_close": True} if force_close else {"keepalive_timeout": self._idle_s}
+        connector = RepairedConnector(
             limit=0,
             socket_factory=self._guard.socket_for,
             ssl=self._ssl_context if self._ssl_context is not None else True,
@@ -160,10 +158,11 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 class _AiohttpBody(BodyStream):
     """A response body on aiohttp's stream reader."""
 
-    __slots__ = ("_content", "_error", "_response")
+    __slots__ = ("_content", "_error", "_payload", "_response")
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, payload: "_TracedPayload | None") -> None:
         self._response = response
+        self._payload = payload
         self._content = response.content
         self._error: Exception | None = None
 
@@ -173,7 +172,7 @@ class _AiohttpBody(BodyStream):
         try:
             return await self._content.readany()
         except Exception as error:  # noqa: BLE001 - mapped below, whatever aiohttp raises
-            self._error = _read_error(error)
+            self._error = read_error(error)
             self._error.__cause__ = error
         # aiohttp forgets bytes that arrived before the failure; they belong to the reader.
         rest = self._content._read_nowait(-1)  # noqa: SLF001 - the public read_nowait refuses after an error
@@ -183,6 +182,8 @@ class _AiohttpBody(BodyStream):
 
     async def aclose(self) -> None:
         response = self._response
+        if self._payload is not None and not self._payload.is_sent:
+            self._payload.abort()  # answered before it took the whole request
         connection = response.connection
         if connection is not None and connection.transport is not None and not self._content.is_eof():
             connection.transport.abort()  # close() would wait for unsent bytes and for TLS's goodbye
@@ -196,13 +197,13 @@ class _TracedPayload(Payload):
         super().__init__(value)
         self._trace = trace
         self._size = len(value) if isinstance(value, bytes) else None
-        self._writer: AbstractStreamWriter | None = None
+        self._transport: asyncio.Transport | None = None
+        self.is_sent = False
 
     def abort(self) -> None:
-        """Cut the connection this body was being written to, if it still is open."""
-        transport = getattr(self._writer, "transport", None)
-        if transport is not None:
-            transport.abort()
+        """Cut the connection this body was written to: aiohttp's own close would send the rest first."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:  # noqa: ARG002 - aiohttp's name
         raise TypeError("a relayed body is never decoded")
@@ -215,11 +216,12 @@ class _TracedPayload(Payload):
         writer: AbstractStreamWriter,
         content_length: int | None,  # noqa: ARG002 - httpx counted it from this very body
     ) -> None:
-        self._writer = writer
+        stream_writer = cast("StreamWriter", writer)
+        self._transport = stream_writer.transport
         trace = self._trace
         if isinstance(self._value, bytes):
             # Head and body leave in one write, which raises before anything is sent or not at all.
-            await cast("StreamWriter", writer).write(self._value, drain=False)
+            await stream_writer.write(self._value, drain=False)
             trace.mark_sending()
             await writer.drain()
         else:
@@ -227,6 +229,7 @@ class _TracedPayload(Payload):
                 await writer.write(chunk)
                 trace.mark_sending()
         trace.mark_sent()
+        self.is_sent = True
 
 
 def _payload_of(request: httpx.Request, trace: DialTrace) -> _TracedPayload | None:
@@ -239,9 +242,11 @@ def _payload_of(request: httpx.Request, trace: DialTrace) -> _TracedPayload | No
     raise TypeError("the request's body must be bytes or an async stream")
 
 
-def _to_httpx(request: httpx.Request, response: aiohttp.ClientResponse) -> httpx.Response:
+def _to_httpx(
+    request: httpx.Request, response: aiohttp.ClientResponse, payload: _TracedPayload | None
+) -> httpx.Response:
     headers = list(response.raw_headers)
-    stream: BodyStream = _AiohttpBody(response)
+    stream: BodyStream = _AiohttpBody(response, payload)
     if not has_no_body(request.method, response.status):
         try:
             coding = content_coding(headers)
@@ -255,65 +260,24 @@ def _to_httpx(request: httpx.Request, response: aiohttp.ClientResponse) -> httpx
 
 
 def _trace_config() -> aiohttp.TraceConfig:
+    """Hooks that fill the DialTrace; the request's context is (trace, whether there is no body)."""
+
     async def connected(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
-        context.trace_request_ctx.mark_connected(reused=False)
+        context.trace_request_ctx[0].mark_connected(reused=False)
 
     async def reused(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
-        context.trace_request_ctx.mark_connected(reused=True)
+        context.trace_request_ctx[0].mark_connected(reused=True)
 
-    async def sending(_: aiohttp.ClientSession, context: SimpleNamespace, params: Any) -> None:
-        # Without a body the head is written right behind this call; with one the payload marks it.
-        if "Content-Length" not in params.headers and "Transfer-Encoding" not in params.headers:
-            context.trace_request_ctx.mark_sent()
+    async def sending(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
+        trace, is_bodyless = context.trace_request_ctx
+        if is_bodyless:  # the head is written right behind this call; with a body the payload marks it
+            trace.mark_sent()
 
     config = aiohttp.TraceConfig()
     config.on_connection_create_end.append(connected)
     config.on_connection_reuseconn.append(reused)
     config.on_request_headers_sent.append(sending)
     return config
-
-
-def _raise_mapped(error: Exception, trace: DialTrace) -> NoReturn:
-    """Turn whatever aiohttp raised before the headers came into the httpx error of the phase."""
-    if isinstance(error, httpx.HTTPError):
-        raise error
-    if trace.phase is DialPhase.DIALING:
-        raise _connect_error(error) from error
-    if trace.phase is DialPhase.CONNECTED or _is_unsent_head(error):
-        raise httpx.WriteError("connection closed before the request was sent") from error
-    raise _read_error(error) from error
-
-
-def _connect_error(error: Exception) -> httpx.TransportError:
-    if isinstance(error, TimeoutError):
-        return httpx.ConnectTimeout("connecting took too long")
-    if isinstance(getattr(error, "os_error", None), AddressBlockedError):
-        return AddressRefused("upstream address is not allowed")
-    return httpx.ConnectError(f"could not connect: {type(error).__name__}")
-
-
-def _is_unsent_head(error: Exception) -> bool:
-    """A head without body that met a closing transport: aiohttp says so before it writes."""
-    return type(error) is aiohttp.ClientConnectionResetError
-
-
-def _read_error(error: Exception) -> httpx.TransportError:
-    """The httpx error for a failure after the request was (or may have been) sent."""
-    if isinstance(error, TimeoutError):
-        return httpx.ReadTimeout("upstream went silent")
-    if isinstance(error, aiohttp.ClientConnectionError | OSError):
-        return httpx.ReadError(f"connection broke: {type(error).__name__}")
-    if isinstance(error, aiohttp.ClientPayloadError) and _is_cut(error):
-        return httpx.ReadError("connection closed before the body was complete")
-    if isinstance(error, RuntimeError):  # aiohttp's word for reading a connection that was closed by us
-        return httpx.ReadError("connection was closed")
-    return httpx.RemoteProtocolError(f"upstream broke HTTP: {type(error).__name__}")
-
-
-def _is_cut(error: aiohttp.ClientPayloadError) -> bool:
-    """Whether the body stopped early, rather than being malformed."""
-    cause = error.__cause__
-    return isinstance(cause, ContentLengthError | TransferEncodingError) and "Not enough data" in str(cause)
 
 
 def _aiohttp_headers(headers: list[tuple[bytes, bytes]]) -> "CIMultiDict[str]":

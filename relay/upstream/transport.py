@@ -41,7 +41,7 @@ EXT_HTTP2 = "relay.http2"  # bool: HTTP/2 by ALPN
 
 
 class DialPhase(StrEnum):
-    """How far one request got. Order matters: a phase is never left backwards."""
+    """How far one request got."""
 
     DIALING = "dialing"  # no connection yet
     CONNECTED = "connected"  # TLS included; not a byte of the request was written
@@ -73,6 +73,11 @@ class DialTrace:
     def mark_sent(self) -> None:
         self.phase = DialPhase.SENT
         self.sent_at = time.monotonic()
+
+    def mark_unsent(self) -> None:
+        """The write was refused as a whole: back to CONNECTED."""
+        self.phase = DialPhase.CONNECTED
+        self.sent_at = None
 
 
 class AddressRefused(httpx.ConnectError):
