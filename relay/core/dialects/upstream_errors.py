@@ -126,7 +126,7 @@ def _one_detail(entry: object) -> str:
     if not isinstance(entry, dict):
         return _text(entry)
     place = entry.get("loc")
-    where = ".".join(_text(part) for part in place) if isinstance(place, list) else ""
+    where = ".".join(_text(part) for part in place[:10]) if isinstance(place, list) else ""
     return f"{where}: {_text(entry.get('msg'))}" if where else _text(entry.get("msg"))
 
 

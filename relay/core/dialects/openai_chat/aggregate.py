@@ -26,11 +26,13 @@ _REPLACED = frozenset({"role", "id", "type", "index", "name"})
 """Members that are repeated and not continued from fragment to fragment."""
 
 
+class _Pieces(list[str]):
+    """A text that is still growing: joined once, at the end, so that the cost stays linear."""
+
+
 @dataclass(slots=True)
 class _ChoiceSoFar:
     message: dict[str, object] = field(default_factory=dict)
-    texts: dict[str, list[str]] = field(default_factory=dict)
-    """Text members of the message in pieces: joined once, at the end."""
     calls: dict[int, "_CallSoFar"] = field(default_factory=dict)
     members: dict[str, object] = field(default_factory=dict)
     """What stands beside the message: logprobs, finish reason, vendor members."""
@@ -83,7 +85,7 @@ class OpenAIChatAggregator:
         answer["choices"] = [self._whole_choice(index) for index in sorted(self._choices)]
         if self._usage is not None:
             answer["usage"] = self._usage
-        return _encoded(answer)
+        return _encoded(_joined(answer))
 
     def _add_chunk(self, chunk: dict[str, object]) -> None:
         choices = chunk.get("choices")
@@ -113,10 +115,6 @@ class OpenAIChatAggregator:
         for name, value in delta.items() if isinstance(delta, dict) else ():
             if name == "tool_calls":
                 self._add_calls(index, so_far, value)
-            elif isinstance(value, str) and name not in _REPLACED:
-                so_far.texts.setdefault(name, []).append(value)
-                so_far.message.setdefault(name, None)
-                self.size_bytes += len(value)
             else:
                 self._continue(so_far.message, name, value)
         for name, value in choice.items():
@@ -162,7 +160,6 @@ class OpenAIChatAggregator:
         so_far = self._choices[index]
         reason = so_far.members["finish_reason"]
         message: dict[str, object] = {"role": "assistant", "content": None, **so_far.message}
-        message.update({name: "".join(pieces) for name, pieces in so_far.texts.items()})
         if so_far.calls:
             valid = self._calls.check(index)
             if not valid and reason not in CUT_REASONS:
@@ -173,17 +170,19 @@ class OpenAIChatAggregator:
         return {"index": index, "message": message, **so_far.members, "finish_reason": reason}
 
     def _continue(self, members: dict[str, object], name: str, value: object) -> None:
-        """Lists grow, objects are merged member by member, all else is replaced by what is not null."""
+        """Texts and lists grow, objects are merged, all else is replaced by what is not null."""
         old = members.get(name)
-        if isinstance(old, list) and isinstance(value, list):
+        if isinstance(value, str) and isinstance(old, str | _Pieces) and name not in _REPLACED:
+            pieces = old if isinstance(old, _Pieces) else _Pieces([old])
+            pieces.append(value)
+            members[name] = pieces
+            self.size_bytes += len(value)
+        elif isinstance(old, list) and isinstance(value, list):
             old.extend(value)
             self.size_bytes += _weight(value)
         elif isinstance(old, dict) and isinstance(value, dict):
             for inner_name, inner in value.items():
                 self._continue(old, inner_name, inner)
-        elif isinstance(old, str) and isinstance(value, str) and name not in _REPLACED:
-            members[name] = old + value
-            self.size_bytes += len(value)
         elif value is not None or name not in members:
             self._keep(members, name, value)
 
@@ -216,7 +215,18 @@ def _weight(value: object) -> int:
     return 8 if value is not None else 0
 
 
-def _encoded(answer: dict[str, object]) -> bytes:
+def _joined(value: object) -> object:
+    """`value` with every growing text made whole."""
+    if isinstance(value, _Pieces):
+        return "".join(value)
+    if isinstance(value, list):
+        return list(map(_joined, value))
+    if isinstance(value, dict):
+        return {name: _joined(inner) for name, inner in value.items()}
+    return value
+
+
+def _encoded(answer: object) -> bytes:
     try:
         return msgspec.json.encode(answer)
     except (UnicodeEncodeError, OverflowError):

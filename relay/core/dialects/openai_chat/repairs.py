@@ -16,8 +16,6 @@ JSON, a second `[DONE]`, errors (the relay writes its own). Added: a missing `[D
 Must not decide when a repair is due; the inspector does.
 """
 
-from dataclasses import dataclass, field
-
 import msgspec
 
 from relay.core.sse import Event, encode_event
@@ -30,15 +28,17 @@ _read_members = msgspec.json.Decoder(_Members).decode
 _read_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-@dataclass(slots=True)
-class Edits:
-    """What must change in one event. Choices and calls are named by position, not by index."""
+class Edits(msgspec.Struct):
+    """What must change in one event. Choices and calls are named by position, not by index.
+
+    A msgspec struct: one is made for each event that is more than plain text.
+    """
 
     empty_choices: bool = False
     drop_usage: bool = False
-    blank_finish: set[int] = field(default_factory=set)
-    finish: dict[int, str] = field(default_factory=dict)
-    call_numbers: dict[int, list[int]] = field(default_factory=dict)
+    blank_finish: set[int] = msgspec.field(default_factory=set)
+    finish: dict[int, str] = msgspec.field(default_factory=dict)
+    call_numbers: dict[int, list[int]] = msgspec.field(default_factory=dict)
     """Choice position → the number of each of its fragments."""
 
     def __bool__(self) -> bool:
