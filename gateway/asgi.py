@@ -8,23 +8,27 @@ import asyncio
 import logging
 import os
 import signal
+import warnings
 
 from channels.routing import URLRouter  # type: ignore[import-untyped]  # Channels ships no types
 from channels.security.websocket import AllowedHostsOriginValidator  # type: ignore[import-untyped]  # ditto
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
-_console = get_asgi_application()  # sets Django up: what follows may import models and settings
+with warnings.catch_warnings():
+    # Without a collectstatic step static files come from the packages: an absent STATIC_ROOT is no news.
+    warnings.filterwarnings("ignore", message="No directory at", category=UserWarning)
+    _console = get_asgi_application()  # sets Django up: what follows may import models and settings
 
-from django.conf import settings  # noqa: E402  after the set-up
-from django.urls import re_path  # noqa: E402  after the set-up
+from django.conf import settings
+from django.urls import re_path
 
-from gateway import drain as draining  # noqa: E402  after the set-up
-from gateway import wiring  # noqa: E402  after the set-up
-from gateway.handler import RelayHandler  # noqa: E402  after the set-up
-from gateway.middleware import RELAY_MIDDLEWARE  # noqa: E402  after the set-up
-from gateway.sending import Receive, Scope, Send  # noqa: E402  after the set-up
-from gateway.server import watch_parent  # noqa: E402  after the set-up
+from gateway import drain as draining
+from gateway import wiring
+from gateway.handler import RelayHandler
+from gateway.middleware import RELAY_MIDDLEWARE
+from gateway.sending import Receive, Scope, Send
+from gateway.server import watch_parent
 
 _logger = logging.getLogger(__name__)
 

@@ -4,9 +4,11 @@
 """
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import path
 from ninja import NinjaAPI
@@ -20,6 +22,8 @@ from relay.core.errors import Refusal
 heard: list[str] = []
 """What the views noticed, in order; a test clears it."""
 
+running: "set[TickingResponse]" = set()
+
 
 class TickingResponse(HttpResponseBase):
     """A stream: `count` chunks of `size` bytes, `pause_s` apart, until the client leaves."""
@@ -30,24 +34,40 @@ class TickingResponse(HttpResponseBase):
         super().__init__(content_type="text/plain")
         self._count, self._pause_s, self._size = count, pause_s, size
         self._left = asyncio.Event()
+        running.add(self)
 
     async def transmit(self, send: Send, connection: ClientConnection) -> None:
-        heard.append("transmitting")
-        await send({"type": "http.response.start", "status": 200, "headers": encoded_headers(self.items())})
-        for _ in range(self._count):
-            await send({"type": "http.response.body", "body": b"x" * self._size, "more_body": True})
-            try:
-                await asyncio.wait_for(self._left.wait(), self._pause_s)
-            except TimeoutError:
-                continue
-            heard.append("stopped")
-            return
-        await send({"type": "http.response.body", "body": b""})
-        heard.append(f"done {connection.unsent()} {connection.unacknowledged()}")
+        try:
+            await self._write(send, connection)
+        finally:
+            running.discard(self)
 
     def client_left(self) -> None:
         heard.append("client_left")
         self._left.set()
+
+    def stop(self) -> None:
+        self._left.set()
+
+    async def _write(self, send: Send, connection: ClientConnection) -> None:
+        heard.append("transmitting")
+        await send({"type": "http.response.start", "status": 200, "headers": encoded_headers(self.items())})
+        for _ in range(self._count):
+            await send({"type": "http.response.body", "body": b"x" * self._size, "more_body": True})
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._left.wait(), self._pause_s)
+            if self._left.is_set():
+                heard.append("stopped")
+                await send({"type": "http.response.body", "body": b"stopped"})
+                return
+        await send({"type": "http.response.body", "body": b""})
+        heard.append(f"done {connection.unsent()} {connection.unacknowledged()}")
+
+
+def stop_all() -> None:
+    """What the relay does when the grace of a shutdown is over."""
+    for response in tuple(running):
+        response.stop()
 
 
 api = NinjaAPI(docs_url=None, openapi_url=None, urls_namespace="front-tests")
@@ -115,6 +135,31 @@ async def wait(request: HttpRequest) -> HttpResponse:
 @api.get("/v1/tick")
 async def tick(request: HttpRequest, count: int = 3, pause_ms: int = 10, size: int = 5) -> TickingResponse:
     return TickingResponse(count, pause_ms / 1000, size)
+
+
+@api.get("/v1/generator")
+async def generator(request: HttpRequest) -> StreamingHttpResponse:
+    """Django's own streaming response, without end."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        heard.append("generating")
+        try:
+            while True:
+                yield b"x"
+                await asyncio.sleep(0.01)
+        finally:
+            heard.append("generator closed")
+
+    return StreamingHttpResponse(chunks())
+
+
+@api.get("/v1/stubborn")
+async def stubborn(request: HttpRequest) -> TickingResponse:
+    """Answers although it was cancelled."""
+    heard.append("waiting")
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(60)
+    return TickingResponse(100, 5.0)
 
 
 @api.get("/v1/refuse")

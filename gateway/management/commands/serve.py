@@ -3,7 +3,7 @@
 import signal
 import sys
 from argparse import ArgumentParser
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import FrameType
 from typing import Any
 
@@ -62,7 +62,8 @@ class Command(BaseCommand):
         # uvicorn raises the signal again when it has shut down: without this the process would die of it,
         # and a clean stop would look like a crash to whoever watches exit codes.
         signal.signal(signal.SIGTERM, _leave)
-        server.run(config, listener)
+        with suppress(KeyboardInterrupt):
+            server.run(config, listener)
 
 
 def _check_workers(workers: int) -> None:
