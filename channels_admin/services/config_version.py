@@ -10,7 +10,6 @@ from django.db.models import F
 from channels_admin.models import ConfigVersion
 from channels_admin.models.base import VersionedModel
 
-
 # The version of the change that is open in this thread, for the services called inside it.
 _open_version: ContextVar[int | None] = ContextVar("open_version", default=None)
 
