@@ -7,7 +7,7 @@ from celery import shared_task
 
 from billing import metrics
 from billing.admission import OpenRecords, StoreUnavailable, open_records
-from billing.services.requests import TRANSIENT_ERRORS
+from billing.db_errors import TRANSIENT_ERRORS
 from billing.services.settled_records import settled_records_write
 
 CLAIM_MAX = 200

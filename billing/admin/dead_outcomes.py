@@ -9,9 +9,9 @@ from django.utils.translation import ngettext
 from unfold.decorators import display
 
 from billing.admin.base import RecordAdmin
+from billing.db_errors import TRANSIENT_ERRORS
 from billing.models import DeadOutcome
 from billing.services.replay import dead_outcome_replay
-from billing.services.requests import TRANSIENT_ERRORS
 
 
 @admin.register(DeadOutcome)

@@ -2,10 +2,11 @@
 
 from django.utils import timezone
 
+from billing.db_errors import TRANSIENT_ERRORS
 from billing.models import DeadOutcome
 from billing.outcome_codec import outcome_decode
 from billing.services.dead_outcomes import dead_outcome_keep
-from billing.services.requests import TRANSIENT_ERRORS, request_record_or_raise
+from billing.services.requests import request_record_or_raise
 
 
 def dead_outcome_replay(dead: DeadOutcome) -> bool:

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 
 from billing import metrics
+from billing.db_errors import TRANSIENT_ERRORS
 from billing.models import Attempt, UsageRecord
 from billing.outcome_codec import outcome_encode
 from billing.services.dead_outcomes import dead_outcome_keep
@@ -18,15 +19,15 @@ from billing.services.guarded_insert import rows_insert_new
 from billing.services.outcome_rows import attempt_row, request_row, usage_row
 from relay.core.outcomes import RequestOutcome
 
-TRANSIENT_ERRORS = (OperationalError, InterfaceError)
-"""Deadlock, serialization failure, locked or lost database: nothing is wrong with the rows."""
-
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What became of a batch, as request ids. `dead` ones are kept as DeadOutcome rows."""
+    """What became of a batch, as request ids. `dead` ones are kept as DeadOutcome rows.
+
+    An outcome in none of the three was neither written nor kept: its record must stay in the store.
+    """
 
     new: frozenset[str] = frozenset()
     repeated: frozenset[str] = frozenset()
@@ -87,7 +88,7 @@ def _write_or_keep(outcome: RequestOutcome) -> Recording:
     except TRANSIENT_ERRORS:
         raise
     except Exception as error:  # noqa: BLE001  kept as a DeadOutcome, with its class
-        dead_outcome_keep(
+        is_kept = dead_outcome_keep(
             request_id=outcome.request_id, payload=outcome_encode(outcome), error_class=type(error).__name__
         )
-        return Recording(dead=frozenset({outcome.request_id}))
+        return Recording(dead=frozenset({outcome.request_id} if is_kept else ()))

@@ -12,7 +12,7 @@ from relay.core.outcomes import RequestOutcome
 def settled_records_write(records: Sequence[SettledRecord]) -> frozenset[str]:
     """Write the records' rows; the ids that may be acknowledged: written now or before, or kept as dead.
 
-    Errors: `TRANSIENT_ERRORS` of `billing.services.requests`; then nothing may be acknowledged.
+    Errors: `billing.db_errors.TRANSIENT_ERRORS`; then nothing may be acknowledged.
     """
     outcomes: list[RequestOutcome] = []
     unreadable: set[str] = set()
@@ -20,9 +20,8 @@ def settled_records_write(records: Sequence[SettledRecord]) -> frozenset[str]:
         try:
             outcomes.append(outcome_decode(record.payload))
         except UnreadableOutcome as error:
-            dead_outcome_keep(
-                request_id=record.request_id, payload=record.payload, error_class=type(error).__name__
-            )
-            unreadable.add(record.request_id)
+            kind = type(error).__name__
+            if dead_outcome_keep(request_id=record.request_id, payload=record.payload, error_class=kind):
+                unreadable.add(record.request_id)
     recording = requests_record(outcomes)
     return recording.new | recording.repeated | recording.dead | unreadable

@@ -52,6 +52,7 @@ def test_entries_cannot_be_changed_or_deleted(guarded, change):
 def test_truncate_is_refused_too(guarded):
     if connection.vendor != "postgresql":
         pytest.skip("SQLite has no TRUNCATE")
+    connection.check_constraints()  # or the pending ones refuse first
     refused(lambda: execute("TRUNCATE billing_ledgerentry"))
 
 

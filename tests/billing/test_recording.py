@@ -6,18 +6,21 @@ import threading
 from uuid import UUID
 
 import pytest
-from django.db import IntegrityError, OperationalError, connection
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, connection
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from billing.admission import SettledRecord
 from billing.models import Attempt, DeadOutcome, RelayRequest, UsageRecord, UsageSource
-from billing.outcome_codec import outcome_decode
+from billing.outcome_codec import outcome_decode, outcome_encode
+from billing.services import dead_outcomes
 from billing.services import requests as service
 from billing.services.guarded_insert import rows_insert_new
 from billing.services.outcome_rows import request_row
 from billing.services.replay import dead_outcome_replay
 from billing.services.requests import requests_record
+from billing.services.settled_records import settled_records_write
 from relay.core.end_reasons import EndReason
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.usage import TokenUsage
@@ -220,7 +223,7 @@ def test_an_outcome_of_an_unknown_tenant_is_kept_apart():
     assert DeadOutcome.objects.get().error_class == "IntegrityError"
 
 
-@pytest.mark.parametrize("error", [OperationalError("locked"), service.InterfaceError("gone")])
+@pytest.mark.parametrize("error", [OperationalError("locked"), InterfaceError("gone")])
 def test_transient_errors_are_the_callers_and_kill_nothing(owner, monkeypatch, error):
     def fail(rows):
         raise error
@@ -268,6 +271,21 @@ def test_replay_writes_once_the_cause_is_gone(owner, monkeypatch):
     assert DeadOutcome.objects.get().resolved_at is not None
     assert dead_outcome_replay(dead) is True
     assert RelayRequest.objects.count() == 1
+
+
+def test_what_cannot_even_be_kept_stays_in_the_store(owner, monkeypatch, caplog):
+    def fail(*args):
+        raise DataError("value: secret")
+
+    monkeypatch.setattr(dead_outcomes, "_keep", fail)
+    good, bad = outcome_make(owner), outcome_make(owner, status=-1)
+    recording = requests_record([bad, good])
+    assert recording.new == {good.request_id}
+    assert recording.dead == frozenset()
+    records = [SettledRecord(item.request_id, outcome_encode(item)) for item in (good, bad)]
+    records.append(SettledRecord("strange", b"?"))
+    assert settled_records_write(records) == {good.request_id}
+    assert "secret" not in caplog.text
 
 
 # ---- many workers
