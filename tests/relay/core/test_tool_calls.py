@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.core.tool_calls import MAX_ARGUMENT_CHARS, MAX_CALLS, ToolCallAssembler, are_whole_arguments
@@ -86,6 +86,7 @@ fragments = st.tuples(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(fragments, max_size=30))
 def test_any_fragments_give_numbers_and_an_answer(sent):
     calls = ToolCallAssembler()
@@ -101,6 +102,7 @@ made = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(made, st.sampled_from(["good", "shared", "absent"]), st.integers(1, 4), st.booleans())
 def test_calls_with_ids_come_out_whole_however_they_are_numbered(wanted, numbering, size, repeats_id):
     calls = ToolCallAssembler()

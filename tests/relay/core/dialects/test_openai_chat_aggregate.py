@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.core.dialects import OPENAI_CHAT
@@ -286,6 +286,7 @@ def answers(draw):
     return {**members, "object": "chat.completion", "choices": choices}
 
 
+@settings(deadline=None)
 @given(answers())
 def test_the_round_trip_loses_nothing(whole):
     body = json.dumps(whole).encode()

@@ -87,7 +87,7 @@ events = st.builds(
 SHOWN = {EventKind.CONTENT, EventKind.PREAMBLE}
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(events, max_size=8), st.booleans())
 def test_never_raises_on_any_event(stream, with_usage):
     inspector = OPENAI_CHAT.stream_inspector(ask_with_usage() if with_usage else ask())
@@ -102,6 +102,7 @@ def test_never_raises_on_any_event(stream, with_usage):
     assert inspector.facts.text_bytes >= 0
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_never_raises_on_any_bytes(body):
     inspector = OPENAI_CHAT.stream_inspector(ask())
@@ -112,7 +113,7 @@ def test_never_raises_on_any_bytes(body):
         aggregator.add(event)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(events, max_size=6))
 def test_the_aggregator_answers_or_fails_in_its_own_way(stream):
     aggregator = OPENAI_CHAT.aggregator(ask())
@@ -125,7 +126,7 @@ def test_the_aggregator_answers_or_fails_in_its_own_way(stream):
     OPENAI_CHAT.inspect_whole(body)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(chunks.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40))
 def test_whole_answers_explode_or_are_a_value_error(body):
     try:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.core.dialects import OPAQUE, OPENAI_CHAT
@@ -125,6 +125,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | json_values.map(lambda value: json.dumps(value).encode()))
 def test_never_raises(body):
     error = parse(body, 500)
