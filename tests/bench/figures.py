@@ -40,11 +40,27 @@ def rate(load: Load) -> Callable[[Sample], float]:
     return (lambda sample: sample.events_per_s) if load.stream else (lambda sample: sample.requests_per_s)
 
 
+def cost(load: Load) -> Callable[[Sample], float]:
+    """CPU time per event for streams, per request otherwise."""
+    return (
+        (lambda sample: sample.cpu_us_per_event)
+        if load.stream
+        else (lambda sample: sample.cpu_ms_per_request)
+    )
+
+
 def ratios(samples: Samples, target: str, load: Load, reference: str = REFERENCE) -> Spread | None:
     """Target / reference, round by round: what disturbed a round disturbed both."""
     mine, theirs = samples.get(target, {}).get(load.name, ()), samples.get(reference, {}).get(load.name, ())
     figure = rate(load)
     return spread([figure(a) / figure(b) for a, b in zip(mine, theirs, strict=False) if figure(b)])
+
+
+def cpu_ratios(samples: Samples, target: str, load: Load, reference: str = REFERENCE) -> Spread | None:
+    """Reference / target in CPU time per event or request: the same comparison, deaf to neighbours on the core."""
+    mine, theirs = samples.get(target, {}).get(load.name, ()), samples.get(reference, {}).get(load.name, ())
+    figure = cost(load)
+    return spread([figure(b) / figure(a) for a, b in zip(mine, theirs, strict=False) if figure(a)])
 
 
 def added(samples: Samples, target: str, load: Load, figure: Callable[[Sample], float]) -> float | None:

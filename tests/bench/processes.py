@@ -90,6 +90,7 @@ class Processes:
     def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _leave)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start background jobs without it
         atexit.register(self._undo.close)
         return self
 
@@ -97,12 +98,13 @@ class Processes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # A second Ctrl-C must not leave half of it running.
-        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             self._undo.close()
         finally:
-            signal.signal(signal.SIGINT, previous)
             atexit.unregister(self._undo.close)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def on_exit(self, undo: Callable[[], object]) -> None:
         self._undo.callback(undo)

@@ -8,7 +8,16 @@ import yaml
 
 from tests.bench.bench import choose_loads, read_options
 from tests.bench.clients import QuietClient
-from tests.bench.figures import GOALS, Figures, Spread, kb_per_stream, ratios, render_table, verdicts
+from tests.bench.figures import (
+    GOALS,
+    Figures,
+    Spread,
+    cpu_ratios,
+    kb_per_stream,
+    ratios,
+    render_table,
+    verdicts,
+)
 from tests.bench.loads import LOADS, Sample, sample_of
 from tests.bench.processes import HarnessError
 from tests.bench.profiling import self_times
@@ -64,6 +73,14 @@ class TestRatios:
         mine = replace(SAMPLE, events_per_s=5500.0, requests_per_s=500.0)
         found = ratios({"raw": {"st32": [SAMPLE]}, "gateway": {"st32": [mine]}}, "gateway", BY_NAME["st32"])
         assert found == Spread(0.5, 0.5, 0.5)
+
+    def test_cpu_ratio_compares_cost_not_speed(self) -> None:
+        # A neighbour took half of the core: half the requests for half the time is the same cost.
+        disturbed = replace(SAMPLE, requests_per_s=250.0, cpu=0.25)
+        dear = replace(SAMPLE, requests_per_s=250.0, cpu=0.5)
+        raw = {"ns32": [SAMPLE, SAMPLE]}
+        found = cpu_ratios({"raw": raw, "gateway": {"ns32": [disturbed, dear]}}, "gateway", BY_NAME["ns32"])
+        assert found == Spread(median=0.75, low=0.5, high=1.0)
 
     def test_a_reference_that_did_nothing_gives_no_ratio(self) -> None:
         dead = replace(SAMPLE, requests_per_s=0.0)
