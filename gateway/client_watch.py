@@ -4,16 +4,21 @@ import asyncio
 
 from django.http.response import HttpResponseBase
 
+from gateway.connection import ClientConnection
 from gateway.sending import Receive
 from relay.upstream.aio_tasks import spawn
 
 
 class ClientWatch:
-    """Whether the client of one request is still there; acts in the step in which it leaves."""
+    """Whether the client of one request is still there; acts in the step in which it leaves.
 
-    __slots__ = ("_receive", "_task", "_watcher", "has_left", "response")
+    Our protocol class calls us; with other servers a task waits for their "disconnect".
+    """
 
-    def __init__(self, receive: Receive) -> None:
+    __slots__ = ("_connection", "_receive", "_task", "_watcher", "has_left", "response")
+
+    def __init__(self, connection: ClientConnection, receive: Receive) -> None:
+        self._connection = connection
         self._receive = receive
         self._task = asyncio.current_task()
         self._watcher: asyncio.Task[None] | None = None
@@ -22,10 +27,14 @@ class ClientWatch:
 
     def start(self) -> None:
         """The body is read: whatever comes from now on is the client's leaving."""
-        self._watcher = spawn(self._watch(), name="client-watch")
+        if self._connection.can_abort:
+            self._connection.on_lost = self._leave
+        else:
+            self._watcher = spawn(self._watch(), name="client-watch")
 
     def stop(self) -> None:
         """Servers also say "disconnect" after a complete answer: stop in the step that completes it."""
+        self._connection.on_lost = None
         if self._watcher is not None:
             self._watcher.cancel()
 
@@ -44,6 +53,9 @@ class ClientWatch:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._leave()
+
+    def _leave(self) -> None:
         self.has_left = True
         if not self.tell_response() and self._task is not None:
             self._task.cancel()

@@ -13,7 +13,7 @@ import ipaddress
 import socket
 import struct
 import termios
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 EXTENSION = "relay.connection"
@@ -27,10 +27,12 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class ClientConnection:
     """One TCP connection from a client. Outlives a request: keep-alive connections carry several."""
 
-    __slots__ = ("_transport",)
+    __slots__ = ("_transport", "on_lost")
 
     def __init__(self, transport: asyncio.Transport | None) -> None:
         self._transport = transport
+        self.on_lost: Callable[[], object] | None = None
+        """Called when the connection has gone, if `can_abort`; the running request's."""
 
     @classmethod
     def from_scope(cls, scope: Mapping[str, Any]) -> "ClientConnection":
@@ -39,7 +41,7 @@ class ClientConnection:
 
     @property
     def can_abort(self) -> bool:
-        """False: the server gives no hold on the connection."""
+        """False: the server gives no hold on the connection, and nobody calls `on_lost`."""
         return self._transport is not None
 
     def abort(self) -> None:
@@ -53,6 +55,11 @@ class ClientConnection:
         with contextlib.suppress(OSError, ValueError):
             self._socket().setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._transport.abort()
+
+    def lost(self) -> None:
+        """The protocol says so."""
+        if self.on_lost is not None:
+            self.on_lost()
 
     def unsent(self) -> int:
         """Bytes written by us that the kernel has not taken yet."""

@@ -9,6 +9,7 @@ response that transmits itself is told by `client_left()` instead.
 """
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
@@ -64,7 +65,7 @@ class RelayHandler(ASGIHandler):
         if scope["type"] != "http":
             raise ValueError("the relay handler serves http only")
         request = RelayRequest(scope, receive, self._urlconf)
-        watch = request.watch = ClientWatch(receive)
+        watch = request.watch = ClientWatch(request.connection, receive)
         try:
             response = watch.response = await self._chain(request)
             await self._send(request, response, send)
@@ -124,10 +125,7 @@ class RelayHandler(ASGIHandler):
 
 
 async def _call(match: ResolverMatch, request: RelayRequest) -> HttpResponseBase:
-    view: Callable[..., Awaitable[Any]] = match.func
-    if not iscoroutinefunction(view):
-        view = sync_to_async(_with_fresh_connections(match.func), thread_sensitive=False)
-    response = await view(request, *match.args, **match.kwargs)
+    response = await _awaitable(match.func)(request, *match.args, **match.kwargs)
     if not isinstance(response, HttpResponseBase):
         raise TypeError(f"the view answered with a {type(response).__name__}")
     return response
@@ -135,11 +133,19 @@ async def _call(match: ResolverMatch, request: RelayRequest) -> HttpResponseBase
 
 async def _call_as_get(match: ResolverMatch, request: RelayRequest) -> HttpResponseBase:
     """A route that knows GET answers HEAD too: the server leaves the body out."""
-    request.method = request.META["REQUEST_METHOD"] = "GET"
+    request.set_method("GET")
     try:
         return await _call(match, request)
     finally:
-        request.method = request.META["REQUEST_METHOD"] = "HEAD"
+        request.set_method("HEAD")
+
+
+@functools.cache
+def _awaitable(view: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """The view, or a sync one in a thread. There are as many as routes."""
+    if iscoroutinefunction(view):
+        return view
+    return sync_to_async(_with_fresh_connections(view), thread_sensitive=False)
 
 
 def _with_fresh_connections(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:

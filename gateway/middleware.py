@@ -37,14 +37,14 @@ def edge(get_response: GetResponse) -> GetResponse:
     async def middleware(request: RelayRequest) -> HttpResponseBase:
         request.request_id = new_request_id()
         request.client_request_id = _client_request_id(request)
-        origin = request.META.get("HTTP_ORIGIN")
+        origin = request.wire.get(b"origin")
         if origin is not None and _is_preflight(request):
             response: HttpResponseBase = _preflight(request)
         else:
             response = await _answer(get_response, request)
         response["X-Request-Id"] = request.request_id
         if origin is not None:
-            _allow_origin(response, origin)
+            _allow_origin(response, origin.decode("latin-1"))
         if drain.is_draining:
             response["Connection"] = "close"  # the next request goes to a process that stays
         return response
@@ -69,25 +69,24 @@ async def _answer(get_response: GetResponse, request: RelayRequest) -> HttpRespo
 
 def _client_request_id(request: RelayRequest) -> str:
     """The client's own id for its request, with everything odd taken out; "" if it gave none."""
-    meta = request.META
-    given = meta.get("HTTP_X_CLIENT_REQUEST_ID") or meta.get("HTTP_X_REQUEST_ID")
-    return _UNCLEAN.sub("", given)[:CLIENT_REQUEST_ID_LENGTH] if given else ""
+    given = request.wire.get(b"x-client-request-id") or request.wire.get(b"x-request-id")
+    return _UNCLEAN.sub("", given.decode("latin-1"))[:CLIENT_REQUEST_ID_LENGTH] if given else ""
 
 
 def _is_preflight(request: RelayRequest) -> bool:
-    return request.method == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in request.META
+    return request.method == "OPTIONS" and b"access-control-request-method" in request.wire
 
 
 def _preflight(request: RelayRequest) -> HttpResponse:
     """204 without asking for a key: browsers send none. Headers are those asked for, whatever an SDK adds."""
     response = HttpResponse(status=204)
     del response["Content-Type"]
-    if not _is_allowed(request.META["HTTP_ORIGIN"]):
+    wire = request.wire
+    if not _is_allowed(wire[b"origin"].decode("latin-1")):
         return response
-    response["Access-Control-Allow-Methods"] = request.META["HTTP_ACCESS_CONTROL_REQUEST_METHOD"]
-    asked = request.META.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS")
-    if asked:
-        response["Access-Control-Allow-Headers"] = asked
+    response["Access-Control-Allow-Methods"] = wire[b"access-control-request-method"].decode("latin-1")
+    if asked := wire.get(b"access-control-request-headers"):
+        response["Access-Control-Allow-Headers"] = asked.decode("latin-1")
     response["Access-Control-Max-Age"] = str(PREFLIGHT_MAX_AGE_S)
     return response
 

@@ -4,6 +4,7 @@ Built from the head alone; the body is put in when it has come. Must not import 
 """
 
 import asyncio
+import functools
 import io
 from typing import Any
 
@@ -19,41 +20,87 @@ from relay.core.errors import Refusal
 
 
 class RelayRequest(ASGIRequest):
-    """relay_headers: as they came, repeated and with `_`, names in lower case. raw_path: percent-encoded,
-    without the query. received_at: the loop's clock at the arrival of the head, seconds. client_ip: see
-    `gateway.connection.client_address`. client_request_id: the client's own id, cleaned, or "".
+    """Django's request, read from the scope as far as it is asked for: most of it never is.
+
+    relay_headers: as they came, repeated and with `_`, names in lower case. wire: the same as a mapping,
+    the last of repeated ones. raw_path: percent-encoded, without the query. received_at: the loop's clock
+    at the arrival of the head, seconds. client_request_id: the client's own id, cleaned, or "".
     is_body_read: the whole body has come (or there is none).
     """
 
     relay_headers: list[tuple[bytes, bytes]]
+    wire: dict[bytes, bytes]
     raw_path: bytes
     connection: ClientConnection
-    client_ip: str
     received_at: float
-    request_id: str = ""
-    client_request_id: str = ""
+    request_id: str
+    client_request_id: str
     is_body_read: bool
     watch: ClientWatch
     urlconf: Any
 
     def __init__(self, scope: Scope, receive: Receive, urlconf: str) -> None:
-        self._has_readable_query = True
-        try:
-            super().__init__(scope, io.BytesIO())
-        except UnicodeDecodeError:
-            super().__init__({**scope, "query_string": b""}, io.BytesIO())
-            self.scope = scope
-            self._has_readable_query = False
+        # Not super().__init__(): it would rebuild every header as META, which only few views read.
+        path: str = scope["path"]
+        self.scope = scope
         self.receive = receive
         self.urlconf = urlconf
-        self._body = b""
-        self.is_body_read = not self._announces_body
+        self.path = path
+        self.script_name = scope.get("root_path", "")
+        self.path_info = path.removeprefix(self.script_name)
+        self.method = scope["method"].upper()
+        self.resolver_match = None
         self.relay_headers = scope["headers"]
-        self.raw_path = scope.get("raw_path") or scope["path"].encode()
+        self.wire = dict(self.relay_headers)
+        self.raw_path = scope.get("raw_path") or path.encode()
         self.connection = ClientConnection.from_scope(scope)
         self.received_at = asyncio.get_running_loop().time()
-        forwarded = self.META.get("HTTP_X_FORWARDED_FOR", "")
-        self.client_ip = client_address(scope, forwarded, settings.TRUSTED_PROXIES)
+        self.request_id = self.client_request_id = ""
+        self._post_parse_error = False
+        self._read_started = False
+        self._body = b""
+        self.is_body_read = not self._announces_body
+
+    @functools.cached_property
+    def _whole(self) -> ASGIRequest:
+        """The request as Django builds it, for everything that is read rarely."""
+        return ASGIRequest(self.scope, io.BytesIO())
+
+    @functools.cached_property
+    def META(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802  Django's name
+        return self._whole.META
+
+    @functools.cached_property
+    def content_type(self) -> str | None:  # type: ignore[override]  # lazy here
+        return self._whole.content_type
+
+    @functools.cached_property
+    def content_params(self) -> dict[str, str] | None:  # type: ignore[override]  # lazy here
+        return self._whole.content_params
+
+    @functools.cached_property
+    def _encoding(self) -> str | None:
+        """What the content type says, as Django keeps it behind `encoding`."""
+        return self._whole.encoding
+
+    @functools.cached_property
+    def _stream(self) -> io.BytesIO:  # type: ignore[override]  # lazy here
+        return io.BytesIO(self._body)
+
+    @functools.cached_property
+    def client_ip(self) -> str:
+        """See `gateway.connection.client_address`."""
+        forwarded = self.META["HTTP_X_FORWARDED_FOR"] if b"x-forwarded-for" in self.wire else ""
+        return client_address(self.scope, forwarded, settings.TRUSTED_PROXIES)
+
+    def set_method(self, method: str) -> None:
+        """HEAD is tried as GET where a route knows only that."""
+        self.method = method
+        self.META["REQUEST_METHOD"] = method
+
+    def close(self) -> None:
+        """Files of a form, if one was read."""
+        HttpRequest.close(self)
 
     async def read_body(self, limit: int) -> None:
         """From here on `body`, `POST` and `FILES` work, without Django's own size limit.
@@ -61,8 +108,10 @@ class RelayRequest(ASGIRequest):
         limit: bytes. Raises `Refusal`: 413 as soon as the limit is known to be passed, 400 for a query
         that is not UTF-8; `RequestAborted` when the client left.
         """
-        if not self._has_readable_query:
-            raise Refusal(400, "The query string is not UTF-8.", code="bad_request")
+        try:
+            self.scope["query_string"].decode()
+        except UnicodeDecodeError as error:
+            raise Refusal(400, "The query string is not UTF-8.", code="bad_request") from error
         if self.is_body_read:
             return
         if self._declared_length > limit:
@@ -79,16 +128,15 @@ class RelayRequest(ASGIRequest):
                 raise _too_large(limit)
             self.is_body_read = not message.get("more_body", False)
         self._body = parts[0] if len(parts) == 1 else b"".join(parts)
-        self._stream = io.BytesIO(self._body)
 
     @property
     def _declared_length(self) -> int:
-        text = self.META.get("CONTENT_LENGTH", "")
-        return int(text[:19]) if text.isdecimal() else 0
+        text = self.wire.get(b"content-length", b"0")
+        return int(text[:19]) if text.isdigit() else 0
 
     @property
     def _announces_body(self) -> bool:
-        return "HTTP_TRANSFER_ENCODING" in self.META or self._declared_length > 0
+        return self._declared_length > 0 or b"transfer-encoding" in self.wire
 
 
 def _too_large(limit: int) -> Refusal:

@@ -37,6 +37,9 @@ def with_deadline(send: Send, connection: ClientConnection) -> Send:
     call_later = asyncio.get_running_loop().call_later
 
     async def guarded(message: Message) -> None:
+        if not connection.unsent():  # nothing in the way: this write cannot wait
+            await send(message)
+            return
         deadline = call_later(WRITE_DEADLINE_S, connection.abort)
         try:
             await send(message)

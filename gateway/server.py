@@ -78,7 +78,6 @@ class RelayProtocol(HttpToolsProtocol):
         self._is_in_head = False
         self._is_refused = False
         self._is_upgraded = False
-        self._head_bytes = 0
         self._fed_bytes = 0
         self._read_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
@@ -97,17 +96,19 @@ class RelayProtocol(HttpToolsProtocol):
             self._close_timer.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        self.connection.lost()
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return  # lingering: the client may still be sending what we have refused
+        self._fed_bytes += len(data)
         super().data_received(data)
         if self._is_refused or self._is_upgraded or self.transport.is_closing():
             return
-        if self._is_in_head:
-            self._fed_bytes += len(data)
-            if self._fed_bytes > HEAD_LIMIT_BYTES:
-                self._refuse(431)
+        if not self._is_in_head:
+            self._fed_bytes = 0
+        elif self._fed_bytes > HEAD_LIMIT_BYTES:
+            self._refuse(431)
         self._time_reading()
 
     def eof_received(self) -> None:
@@ -123,19 +124,14 @@ class RelayProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["extensions"] = self._extensions
         self._is_in_head = True
-        self._head_bytes = self._fed_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        self._count_head(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value) + 4)
-        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._cancel_read_timer()
+        # What came since the head began bounds it: only a suspect is measured, header by header.
+        if self._fed_bytes > HEAD_LIMIT_BYTES and self._head_bytes() > HEAD_LIMIT_BYTES:
+            self._refuse(431)
+            raise _HeadRefused
         super().on_headers_complete()
         if self.scope["http_version"] == "1.0" and self.cycle is not None:
             self.cycle.__class__ = CloseDelimitedCycle
@@ -174,11 +170,8 @@ class RelayProtocol(HttpToolsProtocol):
     def abort(self) -> None:
         self.connection.abort()
 
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > HEAD_LIMIT_BYTES:
-            self._refuse(431)
-            raise _HeadRefused
+    def _head_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _refuse(self, status: int) -> None:
         """Answer without an application, half-close, and reset unless the client closes soon."""
