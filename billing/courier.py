@@ -98,10 +98,11 @@ class Courier:
             await self._pause()
 
     async def _deliver(self) -> None:
-        while self._queue and len(self._batch) < BATCH_MAX:
-            outcome = self._queue.popleft()
-            self._batch.append(SettledRecord(outcome.request_id, outcome_encode(outcome)))
         try:
+            while self._queue and len(self._batch) < BATCH_MAX:
+                outcome = self._queue[0]
+                self._batch.append(SettledRecord(outcome.request_id, outcome_encode(outcome)))
+                self._queue.popleft()
             await self._port.settle(self._batch)
         except Exception as error:  # noqa: BLE001  a courier that died of a surprise would lose every outcome
             self._note_failure(error)

