@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 import orjson
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
+
+from relay.core.url_guard import UnsafeUrl, check_base_url
 
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -141,6 +144,13 @@ def validate_parameter_overrides(value: object) -> None:
         orjson.dumps(overrides)
     except (TypeError, ValueError) as error:
         raise ValidationError(_("A JSON object is expected."), code="type") from error
+
+
+def validate_base_url(value: str) -> None:
+    try:
+        check_base_url(value, settings.UPSTREAM_ALLOWED_PRIVATE_NETS)
+    except UnsafeUrl as error:
+        raise ValidationError(str(error), code="unsafe") from error
 
 
 def validate_proxy_url(value: str) -> None:

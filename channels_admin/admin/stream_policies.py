@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from django import forms
 from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
@@ -18,9 +19,22 @@ from channels_admin.admin.base import ConfiguredAdmin
 from channels_admin.models import StreamPolicy
 from channels_admin.services import stream_policy_create, stream_policy_update
 
+if TYPE_CHECKING:
+    StreamPolicyModelForm = forms.ModelForm[StreamPolicy]
+else:
+    StreamPolicyModelForm = forms.ModelForm
+
+
+class StreamPolicyForm(StreamPolicyModelForm):
+    def _get_validation_exclusions(self) -> set[str]:
+        """Not "one default at most": saving takes that from the other policy."""
+        kept: set[str] = super()._get_validation_exclusions()  # type: ignore[misc]  # not in django-stubs
+        return kept | {"is_default"}
+
 
 @admin.register(StreamPolicy)
 class StreamPolicyAdmin(ConfiguredAdmin):
+    form = StreamPolicyForm
     list_display = ["name", "is_default", "stream_policy", "used_by", "total_timeout_seconds"]
     list_filter = ["stream_policy", "is_default"]
     search_fields = ["name"]

@@ -76,7 +76,7 @@ class Migration(migrations.Migration):
                 ('version', models.BigIntegerField(db_index=True, default=0, editable=False, verbose_name='version')),
                 ('name', models.CharField(max_length=100, unique=True, validators=[channels_admin.validators.validate_visible_name], verbose_name='name')),
                 ('kind', models.CharField(choices=channels_admin.models.channels.kind_choices, db_index=True, default='openai', max_length=32, verbose_name='type')),
-                ('base_url', models.CharField(help_text='For example https://api.example.com, without /v1.', max_length=500, verbose_name='base URL')),
+                ('base_url', models.CharField(help_text='For example https://api.example.com, without /v1.', max_length=500, validators=[channels_admin.validators.validate_base_url], verbose_name='base URL')),
                 ('proxy_url', models.CharField(blank=True, default='', help_text="Through a proxy the upstream's address is checked by name only.", max_length=500, validators=[channels_admin.validators.validate_proxy_url], verbose_name='HTTP proxy')),
                 ('models', models.JSONField(default=list, help_text='Names or patterns with *, one a line. * alone serves requests without a model too.', validators=[channels_admin.validators.validate_not_empty, channels_admin.validators.validate_model_patterns], verbose_name='models')),
                 ('model_mapping', models.JSONField(blank=True, default=dict, help_text='Asked model to the model sent upstream.', validators=[channels_admin.validators.validate_model_mapping], verbose_name='model mapping')),

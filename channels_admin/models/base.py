@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -10,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from channels_admin.validators import validate_finite
 
 DAY_SECONDS = 86_400
+_KINDS: dict[type, str] = {list: "list", dict: "object"}
 
 
 class VersionedModel(models.Model):
@@ -19,6 +21,16 @@ class VersionedModel(models.Model):
 
     class Meta:
         abstract = True
+
+    def clean(self) -> None:
+        """JSON lists stay lists and JSON objects objects: validators do not see a blank of another type."""
+        for field in self._meta.concrete_fields:
+            if isinstance(field, models.JSONField) and not field.null:
+                kind = type(field.get_default())
+                if not isinstance(getattr(self, field.attname), kind):
+                    raise ValidationError(
+                        {field.name: _("A JSON %(kind)s is expected.") % {"kind": _KINDS[kind]}}
+                    )
 
 
 def seconds(lowest: float = 0, highest: float = DAY_SECONDS) -> list[Callable[[float], None]]:

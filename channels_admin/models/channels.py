@@ -1,10 +1,5 @@
 """Channels: configured upstream routes. Field classes by name: the field `models` hides that module."""
 
-import ipaddress
-from collections.abc import Sequence
-
-from django.conf import settings
-from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import (
     PROTECT,
@@ -32,6 +27,7 @@ from channels_admin.models.base import (
 from channels_admin.models.stream_policies import StreamPolicy
 from channels_admin.statuses import RouteStatus
 from channels_admin.validators import (
+    validate_base_url,
     validate_groups,
     validate_header_overrides,
     validate_model_mapping,
@@ -44,7 +40,6 @@ from channels_admin.validators import (
 )
 from relay.core.types import KeyMode
 from relay.core.upstream_kinds import UPSTREAM_KINDS
-from relay.core.url_guard import UnsafeUrl, check_base_url
 
 PRIORITY_LIMIT = 1_000_000
 WEIGHT_MAX = 1_000_000
@@ -65,7 +60,10 @@ class Channel(VersionedModel):
     name = CharField(_("name"), max_length=100, unique=True, validators=[validate_visible_name])
     kind = CharField(_("type"), max_length=32, choices=kind_choices, default="openai", db_index=True)
     base_url = CharField(
-        _("base URL"), max_length=500, help_text=_("For example https://api.example.com, without /v1.")
+        _("base URL"),
+        max_length=500,
+        validators=[validate_base_url],
+        help_text=_("For example https://api.example.com, without /v1."),
     )
     proxy_url = CharField(
         _("HTTP proxy"),
@@ -177,13 +175,3 @@ class Channel(VersionedModel):
 
     def __str__(self) -> str:
         return self.name
-
-    def clean(self) -> None:
-        """Normalises `base_url`, or tells at the field why it may not be dialled."""
-        private: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = (
-            settings.UPSTREAM_ALLOWED_PRIVATE_NETS
-        )
-        try:
-            self.base_url = check_base_url(self.base_url, private)
-        except UnsafeUrl as error:
-            raise ValidationError({"base_url": str(error)}) from error

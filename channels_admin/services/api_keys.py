@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from channels_admin.crypto import api_key_digest, api_key_prefix, generate_api_key
 from channels_admin.models import ApiKey
-from channels_admin.services.config_version import configuration_change, row_save
+from channels_admin.services.config_version import configuration_change, row_save, row_switch
 from channels_admin.statuses import AccessStatus
 
 KEY_MIN_LETTERS = 24
@@ -65,5 +65,5 @@ def api_key_close(*, api_key_id: int) -> ApiKey:
     with configuration_change() as version:
         api_key = ApiKey.objects.get(pk=api_key_id)
         if api_key.status != AccessStatus.CLOSED:
-            row_save(api_key, version, {"status": AccessStatus.CLOSED.value})
+            row_switch(api_key, version, {"status": AccessStatus.CLOSED.value})
         return api_key

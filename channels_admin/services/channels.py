@@ -2,11 +2,13 @@
 
 from typing import TypedDict, Unpack
 
+from django.conf import settings
 from django.utils import timezone
 
 from channels_admin.models import Channel, StreamPolicy
-from channels_admin.services.config_version import configuration_change, row_save
+from channels_admin.services.config_version import configuration_change, row_save, row_switch
 from channels_admin.statuses import RouteStatus
+from relay.core.url_guard import UnsafeUrl, check_base_url
 
 
 class ChannelFields(TypedDict, total=False):
@@ -35,7 +37,7 @@ def channel_create(*, status: RouteStatus = RouteStatus.ENABLED, **fields: Unpac
     """Raises ValidationError."""
     with configuration_change() as version:
         channel = Channel(status=status.value)
-        row_save(channel, version, fields)
+        row_save(channel, version, _normalised(fields))
         return channel
 
 
@@ -43,7 +45,7 @@ def channel_update(*, channel_id: int, **fields: Unpack[ChannelFields]) -> Chann
     """Raises ValidationError, Channel.DoesNotExist."""
     with configuration_change() as version:
         channel = Channel.objects.get(pk=channel_id)
-        row_save(channel, version, fields)
+        row_save(channel, version, _normalised(fields))
         return channel
 
 
@@ -51,9 +53,20 @@ def channel_set_status(*, channel_id: int, status: RouteStatus, reason: str = ""
     """reason: a few words for the console, at most 200 letters; never an upstream's text."""
     with configuration_change() as version:
         channel = Channel.objects.get(pk=channel_id)
-        row_save(
+        row_switch(
             channel,
             version,
             {"status": status.value, "status_reason": reason, "status_changed_at": timezone.now()},
         )
         return channel
+
+
+def _normalised(fields: ChannelFields) -> ChannelFields:
+    """`base_url` as the relay wants it; a bad one is left for the field's validator to tell."""
+    if "base_url" not in fields:
+        return fields
+    try:
+        base_url = check_base_url(fields["base_url"], settings.UPSTREAM_ALLOWED_PRIVATE_NETS)
+    except UnsafeUrl:
+        return fields
+    return {**fields, "base_url": base_url}

@@ -51,8 +51,20 @@ def configuration_change() -> Iterator[int]:
 
 def row_save(row: VersionedModel, version: int, fields: Mapping[str, object] | None = None) -> None:
     """Sets `fields`, validates every field and constraint, saves. Raises ValidationError naming fields."""
-    for name, value in (fields or {}).items():
-        setattr(row, name, value)
-    row.version = version
+    _assign(row, version, fields or {})
     row.full_clean()
     row.save()
+
+
+def row_switch(row: VersionedModel, version: int, fields: Mapping[str, object]) -> None:
+    """As `row_save`, but judges `fields` only: what became invalid since can still be switched off."""
+    _assign(row, version, fields)
+    others = {field.name for field in row._meta.concrete_fields} - fields.keys()  # noqa: SLF001  public API
+    row.clean_fields(exclude=others)
+    row.save(update_fields=[*fields, "version"])
+
+
+def _assign(row: VersionedModel, version: int, fields: Mapping[str, object]) -> None:
+    for name, value in fields.items():
+        setattr(row, name, value)
+    row.version = version

@@ -3,7 +3,7 @@
 from typing import TypedDict, Unpack
 
 from channels_admin.models import Tenant
-from channels_admin.services.config_version import configuration_change, row_save
+from channels_admin.services.config_version import configuration_change, row_save, row_switch
 from channels_admin.statuses import AccessStatus
 
 
@@ -32,5 +32,5 @@ def tenant_set_status(*, tenant_id: int, status: AccessStatus) -> Tenant:
     """Closing refuses every API key of the tenant; opening again revives those that are not closed."""
     with configuration_change() as version:
         tenant = Tenant.objects.get(pk=tenant_id)
-        row_save(tenant, version, {"status": status.value})
+        row_switch(tenant, version, {"status": status.value})
         return tenant

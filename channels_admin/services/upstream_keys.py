@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from channels_admin.crypto import mask, sealer
 from channels_admin.models import Channel, UpstreamKey
-from channels_admin.services.config_version import configuration_change, row_save
+from channels_admin.services.config_version import configuration_change, row_save, row_switch
 from channels_admin.statuses import RouteStatus
 from relay.core.upstream_kinds import UPSTREAM_KINDS
 
@@ -76,7 +76,7 @@ def upstream_keys_reseal() -> int:
         old = [key for key in UpstreamKey.objects.order_by("pk") if not sealer().is_current(key.sealed)]
         for key in old:
             plain = sealer().unseal(key.sealed)
-            row_save(
+            row_switch(
                 key, version, {"sealed": sealer().seal(plain), "fingerprint": sealer().fingerprint(plain)}
             )
         return len(old)
@@ -94,7 +94,7 @@ def _new(channel: Channel, plain: str, version: int) -> UpstreamKey:
 
 
 def _stamp_status(key: UpstreamKey, version: int, status: RouteStatus, reason: str) -> None:
-    row_save(
+    row_switch(
         key,
         version,
         {"status": status.value, "status_reason": reason, "status_changed_at": timezone.now()},

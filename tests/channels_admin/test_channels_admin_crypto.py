@@ -95,7 +95,14 @@ def test_errors_never_hold_a_secret():
 
 @pytest.mark.parametrize(
     "keys",
-    [[], ["no colon in this text"], [":an empty id of a long secret"], ["id:short"], ["two words:a long secret text"], [NEW, NEW]],
+    [
+        [],
+        ["no colon in this text"],
+        [":an empty id of a long secret"],
+        ["id:short"],
+        ["two words:a long secret text"],
+        [NEW, NEW],
+    ],
 )
 def test_unusable_sealing_keys_are_refused(keys):
     with pytest.raises(BadSealingKeys) as error:

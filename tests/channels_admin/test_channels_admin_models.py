@@ -4,7 +4,15 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
-from channels_admin.models import ApiKey, Channel, ConfigVersion, RuntimeFlag, StreamPolicy, Tenant, UpstreamKey
+from channels_admin.models import (
+    ApiKey,
+    Channel,
+    ConfigVersion,
+    RuntimeFlag,
+    StreamPolicy,
+    Tenant,
+    UpstreamKey,
+)
 from tests.factories.channels import a_channel, a_policy, a_tenant, an_api_key, an_upstream_key
 
 pytestmark = pytest.mark.django_db

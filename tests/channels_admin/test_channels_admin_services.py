@@ -1,6 +1,7 @@
 """Services: what they refuse and at which field, what they stamp, and that the version goes up by one."""
 
 import datetime
+from ipaddress import ip_network
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -80,6 +81,10 @@ def test_the_version_cannot_be_taken_outside_a_transaction():
         ("models", ["gpt-**"]),
         ("models", [4]),
         ("model_mapping", ["a"]),
+        ("model_mapping", []),
+        ("model_mapping", None),
+        ("header_overrides", ""),
+        ("tags", {}),
         ("model_mapping", {"a": 4}),
         ("model_mapping", {"a*": "b"}),
         ("model_mapping", {"a": "b*"}),
@@ -150,6 +155,23 @@ def test_private_addresses_need_a_setting(settings):
     settings.UPSTREAM_ALLOWED_PRIVATE_NETS = ()
     with pytest.raises(ValidationError):
         services.channel_create(**{**CHANNEL, "base_url": "http://127.0.0.1:9000"})
+
+
+def test_a_channel_whose_url_is_no_longer_allowed_can_still_be_switched_off(settings):
+    settings.UPSTREAM_ALLOWED_PRIVATE_NETS = (ip_network("10.0.0.0/8"),)
+    channel = a_channel(base_url="http://10.0.0.1")
+    settings.UPSTREAM_ALLOWED_PRIVATE_NETS = ()
+    services.channel_set_status(channel_id=channel.pk, status=RouteStatus.DISABLED)
+    channel.refresh_from_db()
+    assert channel.status == RouteStatus.DISABLED
+    with pytest.raises(ValidationError):
+        services.channel_update(channel_id=channel.pk, weight=2)
+
+
+def test_a_reason_beyond_its_column_is_refused():
+    with pytest.raises(ValidationError) as error:
+        services.channel_set_status(channel_id=a_channel().pk, status=RouteStatus.DISABLED, reason="x" * 201)
+    assert list(error.value.message_dict) == ["status_reason"]
 
 
 def test_channel_status_carries_reason_and_time():
@@ -224,7 +246,7 @@ def test_many_pasted_keys_are_added_once_each_and_closed_ones_come_back():
         plains=["sk-first-0123456789", "sk-second-0123456789", "sk-third-0123456789", "sk-third-0123456789"],
     )
     assert [key.pk for key in result.present] == [first.pk]
-    assert [key.pk for key in result.added][0] == closed.pk
+    assert result.added[0].pk == closed.pk
     assert set(UpstreamKey.objects.values_list("status", flat=True)) == {"enabled"}
     assert UpstreamKey.objects.count() == 3
 
@@ -285,7 +307,9 @@ def test_a_flag_is_saved_with_who_and_when_and_cleared_by_null():
     assert services.runtime_flag_clear(name="IMAGE_MODEL_PATTERNS").value is None
 
 
-@pytest.mark.parametrize(("name", "value"), [("NO_SUCH_FLAG", 1), ("RETRY_TIMES", "many"), ("RETRY_TIMES", -1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("NO_SUCH_FLAG", 1), ("RETRY_TIMES", "many"), ("RETRY_TIMES", -1)]
+)
 def test_a_bad_flag_is_refused(name, value):
     with pytest.raises(ValidationError, match=name):
         services.runtime_flag_set(name=name, value=value)

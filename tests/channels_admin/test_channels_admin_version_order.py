@@ -48,8 +48,7 @@ def test_many_writers_at_once_lose_no_version():
     versions = []
 
     def write(writer):
-        for number in range(5):
-            versions.append(tenant_create(name=f"tenant {writer} {number}").version)
+        versions.extend(tenant_create(name=f"tenant {writer} {number}").version for number in range(5))
         connection.close()
 
     threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
