@@ -5,10 +5,12 @@ the wiring on the first request.
 """
 
 import asyncio
+import functools
 import logging
 import os
 import signal
 import warnings
+from typing import Any
 
 from channels.routing import URLRouter  # type: ignore[import-untyped]  # Channels ships no types
 from channels.security.websocket import AllowedHostsOriginValidator  # type: ignore[import-untyped]  # ditto
@@ -28,7 +30,7 @@ from gateway import wiring
 from gateway.handler import RelayHandler
 from gateway.middleware import RELAY_MIDDLEWARE
 from gateway.sending import Receive, Scope, Send
-from gateway.server import watch_parent
+from gateway.server import SHUTDOWN_NET_S, watch_parent
 
 _logger = logging.getLogger(__name__)
 
@@ -42,15 +44,19 @@ def is_relay_path(scope: Scope) -> bool:
     return path.startswith(_RELAY_PREFIXES) or path in _RELAY_PATHS
 
 
+RELAY_SOCKETS: list[Any] = []
+"""Routes of consumers that authenticate by API key: SDKs send no Origin, browsers any."""
+CONSOLE_SOCKETS: list[Any] = []
+"""Routes of consumers that live on the console's cookie: its own origin only."""
+
+
 class Application:
     """Dispatches by scope type and path. `relay` is the only part that tests replace."""
 
     def __init__(self, relay: RelayHandler) -> None:
         self._relay = relay
-        self._websocket = AllowedHostsOriginValidator(
-            # Routes end in ASGI applications, not in views: Channels uses Django's URL patterns so.
-            URLRouter([*WEBSOCKET_ROUTES, re_path(r"", _refuse_websocket)])  # type: ignore[arg-type]  # see above
-        )
+        self._relay_socket = _router(RELAY_SOCKETS)
+        self._console_socket = AllowedHostsOriginValidator(_router(CONSOLE_SOCKETS))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -58,12 +64,19 @@ class Application:
                 await self._relay(scope, receive, send)
             case "http":
                 await _console(scope, receive, send)
+            case "websocket" if is_relay_path(scope):
+                await self._relay_socket(scope, receive, send)
             case "websocket":
-                await self._websocket(scope, receive, send)
+                await self._console_socket(scope, receive, send)
             case "lifespan":
                 await _lifespan(receive, send)
             case other:
                 raise ValueError(f"unknown scope type {other}")
+
+
+def _router(routes: list[Any]) -> Any:
+    # Routes end in ASGI applications, not in views: Channels uses Django's URL patterns so.
+    return URLRouter([*routes, re_path(r"", _refuse_websocket)])  # type: ignore[arg-type]  # see above
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
@@ -91,9 +104,9 @@ async def _startup() -> None:
     draining.install_signal_handlers(loop)
     if callable(server_handler):
         # The listener of an orphan is in its successor's way: no readiness delay.
-        watch_parent(
-            lambda: loop.call_soon_threadsafe(draining.leave, loop, server_handler, signal.SIGTERM, 0.0)
-        )
+        leave = functools.partial(draining.leave, loop, server_handler, signal.SIGTERM, 0.0)
+        give_up_after_s = settings.SHUTDOWN_GRACE_SECONDS + 2 * SHUTDOWN_NET_S
+        watch_parent(lambda: loop.call_soon_threadsafe(leave), give_up_after_s)
 
 
 async def _shutdown() -> None:
@@ -106,8 +119,6 @@ async def _refuse_websocket(_scope: Scope, receive: Receive, send: Send) -> None
     await receive()
     await send({"type": "websocket.close", "code": 4404})
 
-
-WEBSOCKET_ROUTES: list[object] = []
 
 application = Application(
     RelayHandler(RELAY_MIDDLEWARE, urlconf="gateway.relay_urls", max_body_bytes=settings.MAX_BODY_BYTES)

@@ -74,13 +74,13 @@ async def send_refusal(
 
 async def _send_head(response: HttpResponse, send: Send) -> bytes:
     """Sends the head, returns the body."""
-    body = response.content
     status = response.status_code
-    if status not in _NO_BODY and "Content-Length" not in response:
-        response["Content-Length"] = str(len(body))
+    body = b"" if status in _NO_BODY else response.content
     headers = encoded_headers(response.items())
+    if status not in _NO_BODY and not any(name == b"content-length" for name, _ in headers):
+        headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    return b"" if status in _NO_BODY else body
+    return body
 
 
 async def _discard(receive: Receive) -> None:

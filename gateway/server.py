@@ -113,7 +113,7 @@ class RelayProtocol(HttpToolsProtocol):
 
     def eof_received(self) -> None:
         super().eof_received()
-        self._limit_closing()
+        self._limit_closing()  # the transport closes by itself behind this call
 
     # What the parser says
 
@@ -140,11 +140,13 @@ class RelayProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._limit_closing()
+        if self.transport.is_closing():
+            self._limit_closing()
 
     def shutdown(self) -> None:
         super().shutdown()
-        self._limit_closing()
+        if self.transport.is_closing():
+            self._limit_closing()
 
     def timeout_keep_alive_handler(self) -> None:
         if self.connection.unsent():
@@ -279,19 +281,25 @@ def run(config: uvicorn.Config, listener: socket.socket) -> None:
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def watch_parent(on_orphaned: Callable[[], object]) -> None:
+def watch_parent(on_orphaned: Callable[[], object], give_up_after_s: float) -> None:
     """In a worker process: call `on_orphaned`, from a thread, when the parent has gone. Else nothing.
 
-    A parent that is killed outright cannot stop its workers; they would go on and hold the port.
+    A parent that is killed outright cannot stop its workers; they would go on and hold the port. One that
+    has not ended `give_up_after_s` later is ended the hard way.
     """
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid is None:
         return
-    threading.Thread(target=_poll_parent, args=(parent.pid, on_orphaned), daemon=True).start()
+    watcher = threading.Thread(
+        target=_poll_parent, args=(parent.pid, on_orphaned, give_up_after_s), name="parent-watch", daemon=True
+    )
+    watcher.start()
 
 
-def _poll_parent(pid: int, on_orphaned: Callable[[], object]) -> None:
+def _poll_parent(pid: int, on_orphaned: Callable[[], object], give_up_after_s: float) -> None:
     while os.getppid() == pid:
         time.sleep(PARENT_POLL_S)
     with contextlib.suppress(RuntimeError):  # the loop is closed: the worker is ending anyway
         on_orphaned()
+    time.sleep(give_up_after_s)
+    os._exit(1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,7 @@ async def running_server(
     server = uvicorn.Server(config)
     listener = gateway_server.open_listener("127.0.0.1", 0)
     host, port = listener.getsockname()
-    serving = asyncio.create_task(server.serve(sockets=[listener]), name="test-server")
+    serving = asyncio.create_task(_serve(server, listener), name="test-server")
     try:
         while not server.started:
             if serving.done():
@@ -57,4 +58,15 @@ async def running_server(
         yield RunningServer(host, port, server)
     finally:
         server.should_exit = True
-        await asyncio.wait_for(serving, grace_s + gateway_server.SHUTDOWN_NET_S + 5)
+        if not serving.done():
+            await asyncio.wait_for(serving, grace_s + gateway_server.SHUTDOWN_NET_S + 5)
+
+
+async def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
+    """A start that fails would end the whole test run: uvicorn leaves by SystemExit."""
+    try:
+        await server.serve(sockets=[listener])
+    except SystemExit as error:
+        raise RuntimeError(f"the server did not start: exit code {error.code}") from error
+    finally:
+        listener.close()

@@ -162,6 +162,15 @@ async def stubborn(request: HttpRequest) -> TickingResponse:
     return TickingResponse(100, 5.0)
 
 
+@api.get("/v1/heard")
+async def tell(request: HttpRequest, clear: bool = False) -> HttpResponse:
+    """For servers in another process."""
+    told = JsonResponse(list(heard), safe=False)
+    if clear:
+        heard.clear()
+    return told
+
+
 @api.get("/v1/refuse")
 async def refuse(request: HttpRequest) -> HttpResponse:
     raise Refusal(429, "Slow down.", kind="rate_limit_error", code="rate_limited", retry_after_s=7)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from gateway import drain as draining
 from gateway import wiring
 from tests.flows.server import RunningServer, running_server
 
@@ -36,6 +37,7 @@ class StubWiring:
 def stub_wiring(monkeypatch: pytest.MonkeyPatch) -> StubWiring:
     """In place of the real composition root: the front must work with any."""
     stub = StubWiring()
+    draining.drain.reset()
     for name in ("start", "stop", "is_ready"):
         monkeypatch.setattr(wiring, name, getattr(stub, name))
     return stub
