@@ -57,7 +57,8 @@ def _is_visible(text: str) -> bool:
 def _each(value: object, is_good: Callable[[str], bool], message: str) -> None:
     for word in _words(value):
         if not is_good(word):
-            raise ValidationError(message, code="invalid", params={"word": word[:TEXT_MAX]})
+            # Not "invalid": for that code a field puts its own message in the place of ours.
+            raise ValidationError(message, code="bad_entry", params={"word": word[:TEXT_MAX]})
 
 
 def validate_finite(value: float) -> None:

@@ -91,6 +91,17 @@ class UpstreamKeyAdmin(ConfiguredAdmin):
             kwargs["form"] = UpstreamKeyAddForm
         return super().get_form(request, obj, change=change, **kwargs)
 
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        """Without buttons that would save nothing."""
+        hidden = {"show_save": False, "show_save_and_continue": False, "show_save_and_add_another": False}
+        return super().change_view(request, object_id, form_url, {**hidden, **(extra_context or {})})
+
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:
             return  # nothing to edit: statuses are set by actions

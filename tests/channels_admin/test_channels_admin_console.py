@@ -21,6 +21,7 @@ from tests.factories.channels import (
     a_staff_user,
     a_tenant,
     an_api_key,
+    an_upstream_key,
 )
 
 pytestmark = pytest.mark.django_db
