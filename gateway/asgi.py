@@ -91,7 +91,12 @@ async def _lifespan(receive: Receive, send: Send) -> None:
                 return
             await send({"type": "lifespan.startup.complete"})
         else:
-            await _shutdown()
+            try:
+                await _shutdown()
+            except Exception as error:  # noqa: BLE001  the server would log its message, which may quote anything
+                _logger.error("shutdown failed: %s", described(error))  # noqa: TRY400  likewise
+                await send({"type": "lifespan.shutdown.failed", "message": type(error).__qualname__})
+                return
             await send({"type": "lifespan.shutdown.complete"})
             return
 

@@ -52,6 +52,19 @@ async def test_wiring_that_cannot_start_fails_the_start(
             pass
 
 
+async def test_wiring_that_cannot_stop_is_logged_without_its_text(
+    stub_wiring: StubWiring, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stop() -> None:
+        raise ValueError("SECRET-" + "PROMPT")
+
+    monkeypatch.setattr(wiring, "stop", stop)
+    async with running_server(views.stub_application(), lifespan="on"):
+        pass
+    assert "shutdown failed: builtins.ValueError" in caplog.text
+    assert "SECRET-PROMPT" not in caplog.text
+
+
 async def test_first_request_without_wiring_is_an_error_and_the_next_tries_again(
     stub_wiring: StubWiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
