@@ -14,21 +14,41 @@ from tests.bench.stack import Stack, Target
 PROFILED = ("ns32", "st32")
 SAMPLES_PER_SECOND = 200
 TOP = 20
+WAITING = (
+    "_worker (concurrent/futures/thread.py",
+    "Condition.wait (threading.py",
+    "wait (threading.py",
+    "Event.wait (",
+)
 
 
-def self_times(raw: str) -> list[tuple[str, float]]:
-    """py-spy's raw stacks ("a;b;c 12" a line) → (innermost frame, share of all samples), most first."""
+def _shares(counts: Counter[str]) -> list[tuple[str, float]]:
+    return [(name, count / counts.total()) for name, count in counts.most_common()]
+
+
+def self_times(raw: str) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+    """py-spy's raw stacks ("a;b;c 12" a line) → (shares by innermost, shares by outermost frame), most first.
+
+    The outermost frame tells the main thread from the others.
+    Threads that wait for work are left out: the profiler cannot always tell that they sleep.
+    """
     leaves: Counter[str] = Counter()
+    roots: Counter[str] = Counter()
     for line in raw.splitlines():
         stack, _, count = line.rpartition(" ")
-        if stack and count.isdigit():
-            leaves[stack.rsplit(";", 1)[-1]] += int(count)
-    total = leaves.total()
-    return [(frame, count / total) for frame, count in leaves.most_common()]
+        frames = stack.split(";")
+        if stack and count.isdigit() and not frames[-1].startswith(WAITING):
+            leaves[frames[-1]] += int(count)
+            roots[frames[0]] += int(count)
+    return _shares(leaves), _shares(roots)
 
 
 def self_time_table(raw: str, top: int = TOP) -> str:
-    return "\n".join(f"{share:6.1%}  {frame}" for frame, share in self_times(raw)[:top])
+    leaves, roots = self_times(raw)
+    lines = [f"{share:6.1%}  {frame}" for frame, share in leaves[:top]]
+    return "\n".join(
+        [*lines, "by outermost frame: " + ", ".join(f"{name} {share:.0%}" for name, share in roots)]
+    )
 
 
 def _py_spy() -> str:

@@ -233,9 +233,16 @@ class TestReadings:
         assert sample.cpu_us_per_event == 0.0
         assert not sample.whole
 
-    def test_self_time_belongs_to_the_innermost_frame(self) -> None:
-        raw = "main (a.py);loop (b.py);read (c.py) 6\nmain (a.py);loop (b.py) 2\nmain (a.py);read (c.py) 2\n"
-        assert self_times(raw) == [("read (c.py)", 0.8), ("loop (b.py)", 0.2)]
+    def test_self_time_belongs_to_the_innermost_frame_and_waiting_threads_do_not_count(self) -> None:
+        raw = (
+            "main (a.py);loop (b.py);read (c.py) 5\n"
+            "main (a.py);loop (b.py) 2\n"
+            "Thread._bootstrap (threading.py);run (d.py);read (c.py) 3\n"
+            "Thread._bootstrap (threading.py);_worker (concurrent/futures/thread.py:81) 90\n"
+        )
+        leaves, roots = self_times(raw)
+        assert leaves == [("read (c.py)", 0.8), ("loop (b.py)", 0.2)]
+        assert roots == [("main (a.py)", 0.7), ("Thread._bootstrap (threading.py)", 0.3)]
 
     @pytest.mark.parametrize(
         ("seconds", "expected"),
