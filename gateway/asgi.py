@@ -31,6 +31,7 @@ from gateway.handler import RelayHandler
 from gateway.middleware import RELAY_MIDDLEWARE
 from gateway.sending import Receive, Scope, Send
 from gateway.server import SHUTDOWN_NET_S, watch_parent
+from relay.core.errors import described
 
 _logger = logging.getLogger(__name__)
 
