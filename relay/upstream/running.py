@@ -286,7 +286,7 @@ class RunningRequest:
             return
         told = refusal or _refusal_for(reason)
         if not self._answer.is_begun:
-            self._status = CLIENT_LEFT_STATUS if self._answer.head.done() else told.status
+            self._status = CLIENT_LEFT_STATUS if reason in CLIENT_SIDE else told.status
             self._answer.refuse(told)
         elif self._answer.head.result().is_event_stream:
             self._answer.pump.put_now(self.request.dialect.error_event(told, self.request.id))

@@ -91,6 +91,8 @@ async def _aggregate(attempt: Attempt, response: httpx.Response) -> EndReason:
     async for kind, out, event in _until_terminal(reader):
         if kind is EventKind.CONTENT or kind is EventKind.PREAMBLE:
             aggregator.add(_repaired(event, out))
+        elif kind is EventKind.INVALID:  # a whole answer with a hole in it would be a wrong answer
+            raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
     if not attempt.events:
         raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="no_event")
     if reader.facts.terminal_seen:

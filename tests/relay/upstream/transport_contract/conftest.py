@@ -13,11 +13,12 @@ import uvloop
 
 from relay.upstream.aio_tasks import running_task_names
 from relay.upstream.aiohttp_transport import AiohttpTransport
+from relay.upstream.httptools_transport import HttptoolsTransport
 from relay.upstream.transport import EXT_TRACE, DialTrace
 from tests.fakes.tls_authority import TlsAuthority, make_authority
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
-TRANSPORTS = [AiohttpTransport]
+TRANSPORTS = [AiohttpTransport, HttptoolsTransport]
 
 
 def pytest_asyncio_loop_factories(config, item):
