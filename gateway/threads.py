@@ -41,8 +41,11 @@ class DatabaseThreads:
 
     async def aclose(self) -> None:
         """Waits for what runs, then closes every thread's connection."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._executor.shutdown)
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        # In a thread: on the loop Django refuses to touch a connection.
+        self._executor.shutdown()
         for opened in self._connections:
             opened.inc_thread_sharing()
             opened.close()

@@ -1,8 +1,9 @@
 """Celery: eager and brokerless without REDIS_URL, a real broker with it; the channel layer likewise."""
 
+from billing.schedule import BEAT_SCHEDULE
 from gateway.settings.environment import ENV
 
-CELERY_BROKER_URL = ENV.CELERY_BROKER_URL or ENV.REDIS_URL or "memory://"
+CELERY_BROKER_URL = ENV.CELERY_BROKER_URL or ENV.REDIS_URL or "memory://localhost"
 CELERY_TASK_ALWAYS_EAGER = not ENV.REDIS_URL
 CELERY_TASK_EAGER_PROPAGATES = True
 CELERY_TASK_IGNORE_RESULT = True
@@ -14,6 +15,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_BEAT_SCHEDULE = BEAT_SCHEDULE
 
 if CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
     # By default a batch held by a killed worker comes back after an hour.

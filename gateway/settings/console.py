@@ -26,9 +26,9 @@ LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 USE_I18N = True
 
 STATIC_URL = "/static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-# Files are served from the packages themselves: no collectstatic step before a first start.
+# Files are served from the packages themselves: no collectstatic step before a first start, so no
+# STATIC_ROOT, about whose absence Whitenoise would warn at each start.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 

@@ -2,10 +2,15 @@
 
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 
-def kept_secret(data_dir: Path, name: str) -> str:
+def _long_secret() -> str:
+    return secrets.token_urlsafe(48)
+
+
+def kept_secret(data_dir: Path, name: str, make: Callable[[], str] = _long_secret) -> str:
     """The secret in `data_dir/name`, made on first use. Two processes that race agree on one."""
     path = data_dir / name
     if not path.exists():
@@ -13,7 +18,7 @@ def kept_secret(data_dir: Path, name: str) -> str:
         draft = data_dir / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_urlsafe(48))
+            file.write(make())
         try:
             os.link(draft, path)  # link fails if the other process was first
         except FileExistsError:

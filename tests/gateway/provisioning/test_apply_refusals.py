@@ -36,6 +36,10 @@ REFUSALS = [
     ("channels: [{name: c, base_url: 'https://a.example.com', models: [x], keys: [a b]}]", "channels[0].keys[0]: An upstream key"),
     ("channels: [{name: c, base_url: 'ftp://a.example.com', models: [x]}]", "channels[0].base_url: "),
     ("channels: [{name: c, base_url: 'https://10.0.0.1', models: [x]}]", "channels[0].base_url: "),
+    (
+        "channels: [{name: c, base_url: 'https://a.example.com', models: ['a**']}]",
+        "channels[0].models: “a**” is no model name or pattern",
+    ),
     ("channels: [{name: c, base_url: 'https://a.example.com', models: []}]", "channels[0].models: "),
     (f"channels: [{{{CHANNEL}}}, {{{CHANNEL}}}]", "channels[1].name: the same as channels[0]"),
     ("flags: {RETRY_TIME: 1}", "flags.RETRY_TIME: no such runtime flag (did you mean RETRY_TIMES?)"),
