@@ -9,7 +9,6 @@ import functools
 import logging
 import os
 import signal
-import warnings
 from typing import Any
 
 from channels.routing import URLRouter  # type: ignore[import-untyped]  # Channels ships no types
@@ -17,10 +16,7 @@ from channels.security.websocket import AllowedHostsOriginValidator  # type: ign
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
-with warnings.catch_warnings():
-    # Without a collectstatic step static files come from the packages: an absent STATIC_ROOT is no news.
-    warnings.filterwarnings("ignore", message="No directory at", category=UserWarning)
-    _console = get_asgi_application()  # sets Django up: what follows may import models and settings
+_console = get_asgi_application()  # sets Django up: what follows may import models and settings
 
 from django.conf import settings
 from django.urls import re_path

@@ -26,7 +26,7 @@ from gateway.api.errors import log_unexpected
 from gateway.client_watch import ClientWatch
 from gateway.connection import ClientConnection
 from gateway.middleware import GetResponse, Middleware
-from gateway.request import RelayRequest
+from gateway.request import ClientRequest
 from gateway.sending import Receive, Scope, Send, send_refusal, send_whole, with_deadline
 
 LITERAL_ROUTES_KEPT = 256
@@ -64,7 +64,7 @@ class RelayHandler(ASGIHandler):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ValueError("the relay handler serves http only")
-        request = RelayRequest(scope, receive, self._urlconf)
+        request = ClientRequest(scope, receive, self._urlconf)
         watch = request.watch = ClientWatch(request.connection, receive)
         try:
             response = watch.response = await self._chain(request)
@@ -82,7 +82,7 @@ class RelayHandler(ASGIHandler):
             watch.stop()
             _close(request, watch.response)
 
-    async def _respond(self, request: RelayRequest) -> HttpResponseBase:
+    async def _respond(self, request: ClientRequest) -> HttpResponseBase:
         """The innermost step: start what must run, find the view, read the body, call the view."""
         if not wiring.is_ready() and request.path_info != "/healthz":
             await wiring.start()
@@ -94,7 +94,7 @@ class RelayHandler(ASGIHandler):
             response = await _call_as_get(match, request)
         return response
 
-    def _match(self, request: RelayRequest) -> ResolverMatch:
+    def _match(self, request: ClientRequest) -> ResolverMatch:
         """Django's resolver tries patterns in a row; routes without parameters are remembered."""
         path = request.path_info
         set_urlconf(self._urlconf)  # for `reverse` in views
@@ -106,7 +106,7 @@ class RelayHandler(ASGIHandler):
         request.resolver_match = match
         return match
 
-    async def _send(self, request: RelayRequest, response: HttpResponseBase, send: Send) -> None:
+    async def _send(self, request: ClientRequest, response: HttpResponseBase, send: Send) -> None:
         watch, connection = request.watch, request.connection
         transmit = getattr(response, "transmit", None)
         if watch.has_left:  # and the view answered all the same
@@ -124,14 +124,14 @@ class RelayHandler(ASGIHandler):
             await send_refusal(response, send, connection, request.receive)
 
 
-async def _call(match: ResolverMatch, request: RelayRequest) -> HttpResponseBase:
+async def _call(match: ResolverMatch, request: ClientRequest) -> HttpResponseBase:
     response = await _awaitable(match.func)(request, *match.args, **match.kwargs)
     if not isinstance(response, HttpResponseBase):
         raise TypeError(f"the view answered with a {type(response).__name__}")
     return response
 
 
-async def _call_as_get(match: ResolverMatch, request: RelayRequest) -> HttpResponseBase:
+async def _call_as_get(match: ResolverMatch, request: ClientRequest) -> HttpResponseBase:
     """A route that knows GET answers HEAD too: the server leaves the body out."""
     request.set_method("GET")
     try:
@@ -168,7 +168,7 @@ def _break_off(connection: ClientConnection) -> None:
     connection.abort()
 
 
-def _close(request: RelayRequest, response: HttpResponseBase | None) -> None:
+def _close(request: ClientRequest, response: HttpResponseBase | None) -> None:
     """What `response.close()` does, but for its `request_finished` signal."""
     closers: list[Callable[[], object]] = getattr(response, "_resource_closers", [])
     for close in closers:

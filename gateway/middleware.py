@@ -15,9 +15,9 @@ from django.http.response import HttpResponseBase
 
 from gateway.api import errors
 from gateway.drain import drain
-from gateway.request import RelayRequest
+from gateway.request import ClientRequest
 
-GetResponse = Callable[[RelayRequest], Awaitable[HttpResponseBase]]
+GetResponse = Callable[[ClientRequest], Awaitable[HttpResponseBase]]
 Middleware = Callable[[GetResponse], GetResponse]
 
 PREFLIGHT_MAX_AGE_S = 600
@@ -34,7 +34,7 @@ def new_request_id() -> str:
 def edge(get_response: GetResponse) -> GetResponse:
     """The one layer between the handler and the views."""
 
-    async def middleware(request: RelayRequest) -> HttpResponseBase:
+    async def middleware(request: ClientRequest) -> HttpResponseBase:
         request.request_id = new_request_id()
         request.client_request_id = _client_request_id(request)
         origin = request.wire.get(b"origin")
@@ -55,7 +55,7 @@ def edge(get_response: GetResponse) -> GetResponse:
 RELAY_MIDDLEWARE: tuple[Middleware, ...] = (edge,)
 
 
-async def _answer(get_response: GetResponse, request: RelayRequest) -> HttpResponseBase:
+async def _answer(get_response: GetResponse, request: ClientRequest) -> HttpResponseBase:
     try:
         response = await get_response(request)
     except RequestAborted:  # the client left while it was still sending: nobody to answer
@@ -67,17 +67,17 @@ async def _answer(get_response: GetResponse, request: RelayRequest) -> HttpRespo
     return response
 
 
-def _client_request_id(request: RelayRequest) -> str:
+def _client_request_id(request: ClientRequest) -> str:
     """The client's own id for its request, with everything odd taken out; "" if it gave none."""
     given = request.wire.get(b"x-client-request-id") or request.wire.get(b"x-request-id")
     return _UNCLEAN.sub("", given.decode("latin-1"))[:CLIENT_REQUEST_ID_LENGTH] if given else ""
 
 
-def _is_preflight(request: RelayRequest) -> bool:
+def _is_preflight(request: ClientRequest) -> bool:
     return request.method == "OPTIONS" and b"access-control-request-method" in request.wire
 
 
-def _preflight(request: RelayRequest) -> HttpResponse:
+def _preflight(request: ClientRequest) -> HttpResponse:
     """204 without asking for a key: browsers send none. Headers are those asked for, whatever an SDK adds."""
     response = HttpResponse(status=204)
     del response["Content-Type"]

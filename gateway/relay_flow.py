@@ -16,8 +16,7 @@ from django.http.response import HttpResponseBase
 
 from gateway import wiring
 from gateway.api import errors
-from gateway.request import RelayRequest as HttpRelayRequest
-from gateway.request import relay_request
+from gateway.request import ClientRequest, client_request
 from gateway.responses import RelayAnswer
 from relay.core.dialects.base import Ask, Dialect
 from relay.core.end_reasons import EndReason
@@ -39,7 +38,7 @@ from relay.core.types import Caller, Channel
 async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
     """The answer, begun. Raises Refusal when the request may not pass or no attempt succeeded."""
     parts = wiring.current()
-    http = relay_request(request)
+    http = client_request(request)
     caller = caller_of(request)
     if parts.courier.is_full:
         raise _overloaded()
@@ -69,7 +68,7 @@ def caller_of(request: HttpRequest) -> Caller:
     return caller
 
 
-def _asked(http: HttpRelayRequest, caller: Caller, dialect: Dialect) -> RelayRequest:
+def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> RelayRequest:
     """What the client asks, parsed once. Raises Refusal: 404 for paths that never pass, 400 for bodies."""
     path = normalise_path(http.raw_path.decode("ascii", "replace"))
     method = http.method or "GET"
@@ -130,7 +129,7 @@ def _shared_key(caller: Caller, idempotency_key: str | None) -> str | None:
     return hmac.new(settings.SECRET_KEY.encode(), message.encode(), "sha256").hexdigest()
 
 
-def _header(http: HttpRelayRequest, name: bytes) -> str | None:
+def _header(http: ClientRequest, name: bytes) -> str | None:
     for found, value in http.relay_headers:
         if found == name:
             return value.decode("latin-1").strip() or None

@@ -19,7 +19,7 @@ from gateway.sending import Receive, Scope
 from relay.core.errors import Refusal
 
 
-class RelayRequest(ASGIRequest):
+class ClientRequest(ASGIRequest):
     """Django's request, read from the scope as far as it is asked for: most of it never is.
 
     relay_headers: as they came, repeated and with `_`, names in lower case. wire: the same as a mapping,
@@ -143,8 +143,8 @@ def _too_large(limit: int) -> Refusal:
     return Refusal(413, f"The request body is larger than {limit} bytes.", code="request_too_large")
 
 
-def relay_request(request: HttpRequest) -> RelayRequest:
+def client_request(request: HttpRequest) -> ClientRequest:
     """The same object, typed: every view of the relay gets one."""
-    if not isinstance(request, RelayRequest):
+    if not isinstance(request, ClientRequest):
         raise TypeError("not served by the relay handler")
     return request

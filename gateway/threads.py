@@ -44,9 +44,8 @@ class DatabaseThreads:
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _close(self) -> None:
-        # In a thread: on the loop Django refuses to touch a connection.
         self._executor.shutdown()
         for opened in self._connections:
-            opened.inc_thread_sharing()
+            opened.inc_thread_sharing()  # its own thread is gone
             opened.close()
         self._connections.clear()

@@ -2,10 +2,10 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.conf import settings
-from relay.upstream.client import build_transport
 
 from billing.admission import admission_port
 from billing.courier import Courier
@@ -15,6 +15,7 @@ from gateway.drain import drain
 from gateway.threads import DatabaseThreads
 from relay.core.end_reasons import EndReason
 from relay.core.types import Channel, RelayFlags, UpstreamKey
+from relay.upstream.client import build_transport
 from relay.upstream.clock import LoopClock
 from relay.upstream.engine import Engine
 from relay.upstream.transport import RelayTransport
@@ -31,6 +32,7 @@ class Wiring:
     engine: Engine
     threads: DatabaseThreads
     chance: random.Random
+    forget_drain: Callable[[], None]
 
 
 class LiveControl:
@@ -86,6 +88,7 @@ async def stop() -> None:
     wiring, _Process.wiring = _Process.wiring, None
     if wiring is None:
         return
+    wiring.forget_drain()
     await wiring.engine.aclose()
     await wiring.courier.aclose()
     await wiring.transport.aclose()
@@ -112,6 +115,13 @@ async def _build() -> Wiring:
         recorder=courier,
         max_event_bytes=settings.SSE_MAX_EVENT_BYTES,
     )
-    drain.on_stop_all(lambda: engine.stop_all(EndReason.GATEWAY_SHUTDOWN))
-    threads = DatabaseThreads(name="requests", size=2)
-    return Wiring(configuration, api_keys, courier, transport, engine, threads, chance)
+    return Wiring(
+        configuration=configuration,
+        api_keys=api_keys,
+        courier=courier,
+        transport=transport,
+        engine=engine,
+        threads=DatabaseThreads(name="requests", size=2),
+        chance=chance,
+        forget_drain=drain.on_stop_all(lambda: engine.stop_all(EndReason.GATEWAY_SHUTDOWN)),
+    )

@@ -8,7 +8,7 @@ from django.utils import timezone
 from channels_admin.selectors.api_keys import ApiKeyRefusal
 from gateway import wiring
 from gateway.api_keys import refusal_message
-from gateway.request import relay_request
+from gateway.request import client_request
 from relay.core.errors import Refusal
 from relay.core.headers import credential
 from relay.core.types import Caller
@@ -16,7 +16,7 @@ from relay.core.types import Caller
 
 async def authenticate(request: HttpRequest) -> Caller:
     """The caller, as `request.auth`. Raises Refusal 401, 403 (address), 503 (keys cannot be checked)."""
-    asked = relay_request(request)
+    asked = client_request(request)
     query = asked.scope["query_string"].decode("latin-1")
     api_key = credential(asked.relay_headers, query)
     if api_key is None:

@@ -6,7 +6,8 @@ import orjson
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from billing.selectors.requests import request_view
+from billing.admission import RecordState, StoreUnavailable, admission_port
+from billing.selectors.requests import RequestView, request_view, settled_view
 from gateway import wiring
 from gateway.relay_flow import caller_of
 from relay.core.errors import Refusal
@@ -29,9 +30,20 @@ async def request_detail(request: HttpRequest, request_id: str) -> HttpResponse:
     return HttpResponse(orjson.dumps(view), content_type="application/json")
 
 
-async def _recorded(tenant_id: int, request_id: str) -> object | None:
+async def _recorded(tenant_id: int, request_id: str) -> RequestView | None:
+    """In the order in which an outcome travels: each place has it before the one behind gives it up."""
     try:
         canonical = str(uuid.UUID(request_id))
     except ValueError:
         return None
-    return await wiring.current().threads.run(request_view, tenant_id, canonical)
+    state = wiring.current().courier.undelivered(canonical) or await _stored(canonical)
+    run = wiring.current().threads.run
+    view = await run(settled_view, tenant_id, state) if state is not None else None
+    return view or await run(request_view, tenant_id, canonical)
+
+
+async def _stored(request_id: str) -> RecordState | None:
+    try:
+        return await admission_port().state(request_id)
+    except StoreUnavailable:
+        return None  # the rows are still there to be read

@@ -81,6 +81,8 @@ _HEADER_SIGNALS = frozenset(
 class Limits:
     """Seconds; 0 = that timer is off."""
 
+    connect_s: float = CONNECT_TIMEOUT_S
+    """Dial → connected, TLS included. The transport keeps it too; this one holds whatever the transport does."""
     header_s: float = 0.0
     whole_s: float = 0.0
     """Request sent → answer complete: the non-stream total."""
@@ -103,11 +105,12 @@ class AttemptState:
 
     __slots__ = (
         "connected_at", "data_seen", "headers_at", "last_byte_at", "last_event_at",
-        "limits", "phase", "read_until", "sent_at",
+        "limits", "phase", "read_until", "sent_at", "started_at",
     )  # fmt: skip
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, started_at: float) -> None:
         self.limits = limits
+        self.started_at = started_at
         self.phase = Phase.REQUESTING
         self.connected_at: float | None = None
         self.sent_at: float | None = None
@@ -145,7 +148,9 @@ class AttemptState:
         match self.phase:
             case Phase.REQUESTING:
                 timers.append((_after(self.sent_at, limits.header_s), EndReason.HEADER_TIMEOUT))
-                if self.sent_at is None:
+                if self.connected_at is None:
+                    timers.append((_after(self.started_at, limits.connect_s), EndReason.CONNECT_FAILED))
+                elif self.sent_at is None:
                     timers.append((_after(self.connected_at, limits.upload_s), EndReason.HEADER_TIMEOUT))
             case Phase.PROVING:
                 if not self.data_seen:

@@ -136,4 +136,3 @@ class RelayFlags:
     channel_retry_times: int = 1
     retry_times: int = 2
     retry_budget_s: float = 300.0
-

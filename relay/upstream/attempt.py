@@ -67,7 +67,7 @@ class Attempt:
         self.answer = answer
         self.clock = clock
         self.max_event_bytes = max_event_bytes
-        self.state = AttemptState(plan.limits)
+        self.state = AttemptState(plan.limits, clock.now())
         self.facts = StreamFacts()
         self.expired: EndReason | None = None
         self.is_committed = False

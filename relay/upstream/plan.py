@@ -73,6 +73,7 @@ def mode_of(request: RelayRequest, channel: Channel) -> Mode:
 def limits_of(request: RelayRequest, channel: Channel, flags: RelayFlags, mode: Mode) -> Limits:
     """Timers follow what is asked of the upstream, not what the client asked."""
     policy = channel.policy
+    connect_s = channel.connect_timeout_s
     header_s = flags.image_header_timeout_s if request.is_image else flags.header_timeout_s
     if not request.is_image and policy.header_timeout_s > 0:
         header_s = policy.header_timeout_s
@@ -83,10 +84,13 @@ def limits_of(request: RelayRequest, channel: Channel, flags: RelayFlags, mode: 
         whole_s = flags.image_header_timeout_s + IMAGE_WHOLE_EXTRA_S
     idle_s = policy.image_idle_timeout_s if request.is_image else policy.idle_timeout_s
     if mode is Mode.RAW:
-        return Limits(header_s=header_s, idle_s=idle_s, first_event_s=policy.first_event_timeout_s)
+        return Limits(
+            connect_s=connect_s, header_s=header_s, idle_s=idle_s, first_event_s=policy.first_event_timeout_s
+        )
     if not mode.asks_for_stream:
-        return Limits(whole_s=whole_s)
+        return Limits(connect_s=connect_s, whole_s=whole_s)
     return Limits(
+        connect_s=connect_s,
         header_s=header_s,
         whole_s=whole_s if mode is Mode.AGGREGATE else 0.0,
         first_event_s=policy.first_event_timeout_s,

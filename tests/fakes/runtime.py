@@ -13,6 +13,7 @@ import httpx
 import orjson
 
 from relay.core.dialects import DIALECTS
+from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
 from relay.core.outcomes import RequestOutcome
 from relay.core.path_families import classify, is_image, is_replayable
@@ -65,7 +66,7 @@ class KeptOutcomes:
 
 @dataclass
 class StaticControl:
-    current: RelayFlags = RelayFlags()
+    current: RelayFlags = field(default_factory=RelayFlags)
     refused_keys: set[int] = field(default_factory=set)
 
     def flags(self) -> RelayFlags:
@@ -242,6 +243,7 @@ class FakeTransport:
             return await exchange.answered
         except asyncio.CancelledError:
             exchange.was_cancelled = True
+            exchange.body.is_closed = True  # a response that came in the same step goes with it
             raise
 
     async def aclose(self) -> None: ...
@@ -281,8 +283,6 @@ class Client:
 
     async def leave(self) -> None:
         """Closes its side, as the handler reports it."""
-        from relay.core.end_reasons import EndReason
-
         self.running.stop(EndReason.CLIENT_DISCONNECTED)
         await settle()
         if not self.task.done():

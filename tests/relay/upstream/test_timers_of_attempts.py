@@ -6,7 +6,7 @@ import pytest
 
 from relay.core.end_reasons import EndReason
 from relay.core.sse import KEEPALIVE
-from relay.core.stream_state import Limits, Phase, Signal, TRANSITIONS, AttemptState
+from relay.core.stream_state import TRANSITIONS, AttemptState, Limits, Phase, Signal
 from relay.core.types import RelayFlags, StreamMode, StreamPolicy
 from tests.fakes.runtime import DONE, HELLO, ROLE, STOP, USAGE, WHOLE, WORLD, a_channel, a_request, settle
 
@@ -22,6 +22,14 @@ async def expires(runtime, client, after_s: float, reason: EndReason) -> None:
     await runtime.clock.advance(0.2)
     await client.end()
     assert runtime.recorder.one.end_reason is reason
+
+
+async def test_connect_timeout(runtime):
+    client = runtime.ask(a_channel(connect_timeout_s=4))
+    exchange = await runtime.exchange()
+    await expires(runtime, client, 4, EndReason.CONNECT_FAILED)
+    assert exchange.was_cancelled
+    assert client.refusal.status in {502, 504}
 
 
 async def test_header_timeout_starts_when_the_request_was_sent(runtime):
@@ -335,7 +343,8 @@ async def test_the_body_may_stay_open_a_quarter_second_behind_the_terminal(runti
 
 
 def test_no_timer_can_fire_in_a_phase_that_has_ended():
-    state = AttemptState(Limits(header_s=1, whole_s=0, first_event_s=1, idle_s=1, event_idle_s=1, total_s=1))
+    limits = Limits(header_s=1, first_event_s=1, idle_s=1, event_idle_s=1, total_s=1)
+    state = AttemptState(limits, started_at=0.0)
     for signal in (Signal.STREAM_HEADERS, Signal.VALID_EVENT, Signal.END):
         state.apply(signal, 1.0)
     assert state.due()[0] == float("inf")
