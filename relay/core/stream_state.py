@@ -5,8 +5,10 @@ waits for the upstream; `AttemptState.shift` takes out the time a slow client co
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 from relay.core.end_reasons import EndReason
 
@@ -82,7 +84,7 @@ class Limits:
     """Seconds; 0 = that timer is off."""
 
     connect_s: float = CONNECT_TIMEOUT_S
-    """Dial → connected, TLS included. The transport keeps it too; this one holds whatever the transport does."""
+    """Dial → connected, TLS included. The transport keeps it too; this one holds in any case."""
     header_s: float = 0.0
     whole_s: float = 0.0
     """Request sent → answer complete: the non-stream total."""
@@ -96,8 +98,54 @@ class Limits:
     upload_s: float = UPLOAD_TIMEOUT_S
 
 
-def _after(start: float | None, limit_s: float) -> float:
-    return start + limit_s if limit_s > 0 and start is not None else NEVER
+@dataclass(frozen=True, slots=True)
+class TimerRow:
+    """since: the moment it counts from; limit: the field of `Limits` that holds its seconds."""
+
+    since: Callable[["AttemptState"], float | None]
+    limit: Callable[[Limits], float]
+    reason: EndReason
+
+
+def _row(since: str, limit: str, reason: EndReason) -> TimerRow:
+    return TimerRow(attrgetter(since), attrgetter(limit), reason)
+
+
+_WHOLE = _row("sent_at", "whole_s", EndReason.NON_STREAM_TIMEOUT)
+_TOTAL = _row("headers_at", "total_s", EndReason.TOTAL_TIMEOUT)
+
+TIMERS: dict[Phase, tuple[TimerRow, ...]] = {
+    Phase.REQUESTING: (
+        _row("dialling_since", "connect_s", EndReason.CONNECT_FAILED),
+        _row("uploading_since", "upload_s", EndReason.HEADER_TIMEOUT),
+        _row("sent_at", "header_s", EndReason.HEADER_TIMEOUT),
+        _WHOLE,
+    ),
+    Phase.READING_ERROR: (_row("headers_at", "usage_wait_s", EndReason.UPSTREAM_REJECTED),),
+    Phase.PROVING: (
+        _row("stuck_since", "first_byte_s", EndReason.FIRST_BYTE_TIMEOUT),
+        _row("headers_at", "first_event_s", EndReason.FIRST_EVENT_TIMEOUT),
+        _WHOLE,
+    ),
+    Phase.STREAMING: (
+        _row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT),
+        _row("last_event_at", "event_idle_s", EndReason.IDLE_TIMEOUT),
+        _TOTAL,
+        _WHOLE,
+    ),
+    Phase.FINISHING: (_row("last_event_at", "usage_wait_s", EndReason.COMPLETED_WITHOUT_TERMINAL),),
+    Phase.CLOSING: (_row("last_byte_at", "eof_wait_s", EndReason.COMPLETED),),
+    Phase.READING_WHOLE: (_WHOLE,),
+    Phase.READING_RAW: (_row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT), _TOTAL),
+    Phase.ENDED: (),
+}
+"""Which timers run in which phase. Each belongs to the phase; the earliest that is due ends the attempt."""
+
+READ_ON: dict[Phase, EndReason] = {
+    Phase.STREAMING: EndReason.CLIENT_DISCONNECTED,
+    Phase.FINISHING: EndReason.COMPLETED_WITHOUT_TERMINAL,
+}
+"""What an attempt ends with when `read_until` has come: the client has left, its usage was still read."""
 
 
 class AttemptState:
@@ -122,6 +170,18 @@ class AttemptState:
         self.read_until = NEVER
         """Set when the client has left but the usage is still read: ends it whatever the upstream does."""
 
+    @property
+    def dialling_since(self) -> float | None:
+        return self.started_at if self.connected_at is None else None
+
+    @property
+    def uploading_since(self) -> float | None:
+        return self.connected_at if self.sent_at is None else None
+
+    @property
+    def stuck_since(self) -> float | None:
+        return None if self.data_seen else self.last_byte_at
+
     def apply(self, signal: Signal, now: float) -> None:
         """Moves the phase. KeyError on a step the table does not know: a bug, never an upstream's doing."""
         self.phase = TRANSITIONS[self.phase, signal]
@@ -140,39 +200,13 @@ class AttemptState:
 
     def due(self) -> tuple[float, EndReason]:
         """When the wait that begins now must end, and what the attempt ends with then."""
-        return min(self._timers())
-
-    def _timers(self) -> list[tuple[float, EndReason]]:
+        due, reason = NEVER, EndReason.GATEWAY_ERROR
         limits = self.limits
-        timers = [(_after(self.sent_at, limits.whole_s), EndReason.NON_STREAM_TIMEOUT)]
-        match self.phase:
-            case Phase.REQUESTING:
-                timers.append((_after(self.sent_at, limits.header_s), EndReason.HEADER_TIMEOUT))
-                if self.connected_at is None:
-                    timers.append((_after(self.started_at, limits.connect_s), EndReason.CONNECT_FAILED))
-                elif self.sent_at is None:
-                    timers.append((_after(self.connected_at, limits.upload_s), EndReason.HEADER_TIMEOUT))
-            case Phase.PROVING:
-                if not self.data_seen:
-                    timers.append(
-                        (_after(self.last_byte_at, limits.first_byte_s), EndReason.FIRST_BYTE_TIMEOUT)
-                    )
-                timers.append((_after(self.headers_at, limits.first_event_s), EndReason.FIRST_EVENT_TIMEOUT))
-            case Phase.STREAMING:
-                timers.append((_after(self.last_byte_at, limits.idle_s), EndReason.IDLE_TIMEOUT))
-                timers.append((_after(self.last_event_at, limits.event_idle_s), EndReason.IDLE_TIMEOUT))
-                timers.append((_after(self.headers_at, limits.total_s), EndReason.TOTAL_TIMEOUT))
-                timers.append((self.read_until, EndReason.CLIENT_DISCONNECTED))
-            case Phase.FINISHING:
-                quiet = min(_after(self.last_event_at, limits.usage_wait_s), self.read_until)
-                timers.append((quiet, EndReason.COMPLETED_WITHOUT_TERMINAL))
-            case Phase.CLOSING:
-                timers.append((_after(self.last_byte_at, limits.eof_wait_s), EndReason.COMPLETED))
-            case Phase.READING_RAW:
-                timers.append((_after(self.last_byte_at, limits.idle_s), EndReason.IDLE_TIMEOUT))
-                timers.append((_after(self.headers_at, limits.total_s), EndReason.TOTAL_TIMEOUT))
-            case Phase.READING_ERROR:
-                timers.append((_after(self.headers_at, limits.usage_wait_s), EndReason.UPSTREAM_REJECTED))
-            case Phase.READING_WHOLE | Phase.ENDED:
-                pass
-        return timers
+        for row in TIMERS[self.phase]:
+            limit_s = row.limit(limits)
+            since = row.since(self) if limit_s > 0 else None
+            if since is not None and since + limit_s < due:
+                due, reason = since + limit_s, row.reason
+        if self.read_until < due and self.phase in READ_ON:
+            return self.read_until, READ_ON[self.phase]
+        return due, reason

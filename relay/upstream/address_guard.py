@@ -106,6 +106,8 @@ class AddressGuard:
             infos = await loop.getaddrinfo(key[0], key[1], type=socket.SOCK_STREAM)
         except OSError as error:
             return error
+        except UnicodeError:  # a label that is no name at all
+            return OSError(errno.EINVAL, "not a host name")
         finally:
             del self._running[key]
         if len(self._known) >= _DNS_MAX_NAMES:

@@ -24,7 +24,7 @@ from yarl import URL
 
 from relay.upstream.address_guard import AddressGuard
 from relay.upstream.aiohttp_protocol import RepairedConnector, raise_mapped, read_error
-from relay.upstream.content_coding import DecodedStream, content_coding, without_coding
+from relay.upstream.content_coding import build_response
 from relay.upstream.http2_transport import Http2Transport
 from relay.upstream.transport import (
     CONNECT_TIMEOUT_S,
@@ -33,7 +33,6 @@ from relay.upstream.transport import (
     BodyStream,
     DialTrace,
     RequestOptions,
-    has_no_body,
     request_headers,
 )
 
@@ -245,18 +244,12 @@ def _payload_of(request: httpx.Request, trace: DialTrace) -> _TracedPayload | No
 def _to_httpx(
     request: httpx.Request, response: aiohttp.ClientResponse, payload: _TracedPayload | None
 ) -> httpx.Response:
-    headers = list(response.raw_headers)
-    stream: BodyStream = _AiohttpBody(response, payload)
-    if not has_no_body(request.method, response.status):
-        try:
-            coding = content_coding(headers)
-        except httpx.RemoteProtocolError:
-            response.close()
-            raise
-        if coding:
-            headers = without_coding(headers)
-            stream = DecodedStream(stream, coding)
-    return httpx.Response(response.status, headers=headers, stream=stream, request=request)
+    stream = _AiohttpBody(response, payload)
+    try:
+        return build_response(request, response.status, list(response.raw_headers), stream)
+    except httpx.RemoteProtocolError:
+        response.close()
+        raise
 
 
 def _trace_config() -> aiohttp.TraceConfig:

@@ -10,7 +10,7 @@ import zlib
 
 import httpx
 
-from relay.upstream.transport import BodyStream
+from relay.upstream.transport import BodyStream, has_no_body
 
 MAX_STEP_BYTES = 262_144
 
@@ -30,12 +30,8 @@ def content_coding(headers: RawHeaders) -> bytes:
 
     Errors: RemoteProtocolError for any other coding or a chain of several.
     """
-    codings = [
-        part.strip().lower()
-        for name, value in headers
-        if name.lower() == b"content-encoding"
-        for part in value.split(b",")
-    ]
+    values = [value for name, value in headers if name.lower() == b"content-encoding"]
+    codings = [part.strip().lower() for part in b",".join(values).split(b",")]
     codings = [coding for coding in codings if coding not in _IDENTITY]
     if not codings:
         return b""
@@ -49,6 +45,18 @@ def content_coding(headers: RawHeaders) -> bytes:
 def without_coding(headers: RawHeaders) -> RawHeaders:
     """The headers without those that describe the compressed form."""
     return [pair for pair in headers if pair[0].lower() not in _DROPPED]
+
+
+def build_response(
+    request: httpx.Request, status: int, headers: RawHeaders, stream: BodyStream
+) -> httpx.Response:
+    """The httpx response over `stream`, decoded where need be. The caller closes `stream` if this raises.
+
+    Errors: RemoteProtocolError for a coding we cannot undo.
+    """
+    if not has_no_body(request.method, status) and (coding := content_coding(headers)):
+        headers, stream = without_coding(headers), DecodedStream(stream, coding)
+    return httpx.Response(status, headers=headers, stream=stream, request=request)
 
 
 class DecodedStream(BodyStream):

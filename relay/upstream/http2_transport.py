@@ -14,14 +14,13 @@ from typing import Any, cast
 import httpx
 
 from relay.upstream.address_guard import AddressGuard
-from relay.upstream.content_coding import DecodedStream, content_coding, without_coding
+from relay.upstream.content_coding import build_response
 from relay.upstream.transport import (
     KEEPALIVE_IDLE_S,
     BodyStream,
     DialPhase,
     DialTrace,
     RequestOptions,
-    has_no_body,
 )
 
 _UNLIMITED = httpx.Limits(
@@ -143,18 +142,12 @@ def _outgoing(
 async def _wrap(
     request: httpx.Request, response: httpx.Response, on_close: Callable[[], Awaitable[None]] | None
 ) -> httpx.Response:
-    headers = response.headers.raw
-    stream: BodyStream = _Http2Body(cast("httpx.AsyncByteStream", response.stream), on_close)
+    stream = _Http2Body(cast("httpx.AsyncByteStream", response.stream), on_close)
     try:
-        if not has_no_body(request.method, response.status_code) and (coding := content_coding(headers)):
-            headers = without_coding(headers)
-            stream = DecodedStream(stream, coding)
+        return build_response(request, response.status_code, response.headers.raw, stream)
     except httpx.RemoteProtocolError:
         await stream.aclose()
         raise
-    return httpx.Response(
-        response.status_code, headers=headers, stream=stream, request=request, extensions=response.extensions
-    )
 
 
 def _sharpened(error: httpx.TransportError, trace: DialTrace) -> httpx.TransportError:

@@ -32,6 +32,9 @@ MAX_HEADER_LINE_BYTES = 65_536
 
 _FORBIDDEN = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # LF is counted instead
 
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
 # Keys of `httpx.Request.extensions`.
 EXT_TRACE = "relay.trace"  # DialTrace to fill in
 EXT_CONNECT_TIMEOUT_S = "relay.connect_timeout_s"  # float, seconds, TLS included
@@ -140,16 +143,26 @@ def port_of(url: httpx.URL) -> int:
 
 
 def request_headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
-    """The headers to send: the request's own, `Host` first, and a plea not to compress unless it has a wish.
+    """The headers to send. Framing is ours: it is derived from the body, whatever the request says.
 
-    Errors: LocalProtocolError for names or values that could break out of their line.
+    Bodies of bytes get a Content-Length; streams keep theirs or are chunked. Without an Accept-Encoding of
+    the request's own the upstream is asked not to compress.
+    Errors: LocalProtocolError for names, values or targets that could break out of their line.
     """
-    headers = request.headers.raw
-    joined = b"\n".join([b"%b:%b" % pair for pair in headers])
-    if _FORBIDDEN.search(joined) or joined.count(b"\n") != max(len(headers) - 1, 0):
-        raise httpx.LocalProtocolError("control character in a request header")
-    if not any(name.lower() == b"accept-encoding" for name, _ in headers):
+    raw = request.headers.raw
+    headers = [pair for pair in raw if pair[0].lower() not in _FRAMING]
+    if isinstance(request.stream, httpx.ByteStream):
+        size = len(request.content)
+        if size or request.method in _METHODS_WITH_BODY:
+            headers.append((b"Content-Length", b"%d" % size))
+    else:
+        length = request.headers.get("content-length")
+        headers.append((b"Content-Length", length.encode()) if length else (b"Transfer-Encoding", b"chunked"))
+    if "accept-encoding" not in request.headers:
         headers.append((b"Accept-Encoding", b"identity"))
+    joined = b"\n".join([b"%b:%b" % pair for pair in headers])
+    if _FORBIDDEN.search(joined) or joined.count(b"\n") != len(headers) - 1:
+        raise httpx.LocalProtocolError("control character in a request header")
     return headers
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from relay.core.end_reasons import EndReason
 from relay.core.sse import KEEPALIVE
-from relay.core.stream_state import TRANSITIONS, AttemptState, Limits, Phase, Signal
+from relay.core.stream_state import TIMERS, TRANSITIONS, AttemptState, Limits, Phase, Signal
 from relay.core.types import RelayFlags, StreamMode, StreamPolicy
 from tests.fakes.runtime import DONE, HELLO, ROLE, STOP, USAGE, WHOLE, WORLD, a_channel, a_request, settle
 
@@ -351,5 +351,6 @@ def test_no_timer_can_fire_in_a_phase_that_has_ended():
 
 
 @pytest.mark.parametrize("phase", list(Phase))
-def test_each_phase_can_be_left(phase):
+def test_each_phase_can_be_left_and_has_its_timers_written_down(phase):
     assert (phase, Signal.END) in TRANSITIONS
+    assert phase in TIMERS

@@ -1,0 +1,181 @@
+"""The fast transport: httptools' parser on asyncio protocols with a pool of its own.
+
+HTTP/1.1 to the upstream itself only; proxies and HTTP/2 go to the aiohttp transport, whose contract this one
+shares. A request is one write and one future; a read that has to wait is one future more.
+
+Must not import: Django.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network
+from typing import cast
+
+import httpx
+
+from relay.upstream.address_guard import AddressBlockedError, AddressGuard, AddrInfo
+from relay.upstream.aio_tasks import spawn
+from relay.upstream.aiohttp_transport import AiohttpTransport
+from relay.upstream.content_coding import build_response
+from relay.upstream.httptools_connection import Connection, Exchange
+from relay.upstream.httptools_pool import ConnectionPool, PoolKey
+from relay.upstream.transport import (
+    CONNECT_TIMEOUT_S,
+    KEEPALIVE_IDLE_S,
+    AddressRefused,
+    RequestOptions,
+    port_of,
+    request_headers,
+)
+
+_JOIN_BYTES = 65_536  # bodies up to this size are copied behind their head and leave in one segment
+
+
+class HttptoolsTransport(httpx.AsyncBaseTransport):
+    """See `relay.upstream.transport` for the contract, AiohttpTransport for the arguments."""
+
+    def __init__(
+        self,
+        allowed_private_nets: Sequence[IPv4Network | IPv6Network],
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        idle_s: float = KEEPALIVE_IDLE_S,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._guard = AddressGuard(allowed_private_nets)
+        self._connect_timeout_s = connect_timeout_s
+        self._ssl_context = ssl_context
+        self._pool = ConnectionPool(idle_s)
+        self._other = AiohttpTransport(
+            allowed_private_nets, connect_timeout_s=connect_timeout_s, idle_s=idle_s, ssl_context=ssl_context
+        )
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Load the trust store now rather than on the first request (20 ms)."""
+        self._context()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send `request`, return once the response's headers are there."""
+        options = RequestOptions.of(request.extensions, self._connect_timeout_s)
+        if options.proxy is not None or options.is_http2:
+            return await self._other.handle_async_request(request)
+        if self._is_closed:
+            raise httpx.ConnectError("transport is closed")
+        head = _head(request)
+        url = request.url
+        key = (url.scheme, url.raw_host.decode("ascii"), port_of(url))
+        connection = None if options.is_fresh else self._pool.take(key)
+        if connection is not None:
+            options.trace.mark_connected(reused=True)
+        else:
+            connection = await self._dial(key, options)
+            options.trace.mark_connected(reused=False)
+        return await _exchange(request, head, connection, options)
+
+    async def aclose(self) -> None:
+        """Close every connection, running ones included."""
+        self._is_closed = True
+        await self._guard.aclose()
+        await self._pool.aclose()
+        await self._other.aclose()
+
+    async def _dial(self, key: PoolKey, options: RequestOptions) -> Connection:
+        """A new connection to the first address that answers. Errors: as for every dial."""
+        error: Exception = httpx.ConnectError("name without address")
+        try:
+            async with asyncio.timeout(options.connect_timeout_s):
+                for info in await self._guard.resolve(key[1], key[2]):
+                    try:
+                        return await self._dial_one(key, info)
+                    except AddressBlockedError as refused:
+                        error = AddressRefused("upstream address is not allowed")
+                        error.__cause__ = refused
+                    except OSError as failed:  # ssl.SSLError is one as well
+                        error = httpx.ConnectError(f"could not connect: {type(failed).__name__}")
+                        error.__cause__ = failed
+        except TimeoutError as late:
+            raise httpx.ConnectTimeout("connecting took too long") from late
+        except OSError as unknown:
+            raise httpx.ConnectError("name look-up failed") from unknown
+        raise error
+
+    async def _dial_one(self, key: PoolKey, info: AddrInfo) -> Connection:
+        loop = asyncio.get_running_loop()
+        sock = self._guard.socket_for(info)
+        try:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, info[4])
+            is_tls = key[0] == "https"
+            _, connection = await loop.create_connection(
+                lambda: self._pool.protocol(key),
+                sock=sock,
+                ssl=self._context() if is_tls else None,
+                server_hostname=key[1].rstrip(".") if is_tls else None,
+            )
+        except BaseException:
+            sock.close()
+            raise
+        if self._is_closed:
+            connection.drop()
+            raise ConnectionAbortedError
+        self._pool.add(connection)
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
+        if self._ssl_context is None:
+            self._ssl_context = ssl.create_default_context()
+        return self._ssl_context
+
+
+async def _exchange(
+    request: httpx.Request, head: bytes, connection: Connection, options: RequestOptions
+) -> httpx.Response:
+    """Write the request, wait for the response's head. Any failure or cancellation cuts the connection."""
+    exchange = Exchange(request.method, options.trace, asyncio.get_running_loop())
+    connection.begin(exchange)
+    try:
+        connection.check_open()
+        if isinstance(request.stream, httpx.ByteStream):
+            _write(connection, exchange, head, request.content)
+        else:
+            exchange.upload = spawn(_upload(connection, exchange, head, request), name="upload")
+        await exchange.head
+        return build_response(request, exchange.status, exchange.headers, exchange)
+    except BaseException:
+        connection.drop()
+        raise
+
+
+def _write(connection: Connection, exchange: Exchange, head: bytes, body: bytes) -> None:
+    if len(body) <= _JOIN_BYTES:
+        connection.write(head + body, exchange, is_last=True)
+    else:
+        connection.write(head, exchange, is_last=False)
+        connection.write(body, exchange, is_last=True)
+
+
+async def _upload(connection: Connection, exchange: Exchange, head: bytes, request: httpx.Request) -> None:
+    """A body of unknown origin, piece by piece, as fast as the upstream takes it."""
+    is_chunked = b"Transfer-Encoding: chunked" in head
+    try:
+        connection.write(head, exchange, is_last=False)
+        async for piece in cast("httpx.AsyncByteStream", request.stream):
+            if not piece:
+                continue
+            data = b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece
+            connection.write(data, exchange, is_last=False)
+            await connection.drain()
+        connection.write(b"0\r\n\r\n" if is_chunked else b"", exchange, is_last=True)
+    except Exception as error:  # noqa: BLE001 - whatever the body's source raised, the request is torn
+        exchange.fail(httpx.ReadError(f"request body failed: {type(error).__name__}"))
+        connection.drop()
+
+
+def _head(request: httpx.Request) -> bytes:
+    target = request.url.raw_path
+    lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), target)]
+    lines += [b"%b: %b" % pair for pair in request_headers(request)]
+    lines += [b"", b""]
+    return b"\r\n".join(lines)
