@@ -14,7 +14,7 @@ import logging
 import time
 from collections import deque
 
-from billing.admission import AdmissionPort, SettledRecord, admission_port
+from billing.admission import AdmissionPort, OpenState, RecordState, SettledRecord, admission_port
 from billing.metrics import REPORTS_LATE, SETTLE_FAILURES, UNDELIVERED
 from billing.nudger import Nudger
 from billing.outcome_codec import outcome_encode
@@ -58,6 +58,16 @@ class Courier:
     def is_full(self) -> bool:
         """New requests should be refused (503): the store has been away for too long."""
         return self.pending >= self._full_at
+
+    def undelivered(self, request_id: str) -> RecordState | None:
+        """The outcome of a request while it waits here. Looks through all that wait: not for the hot path."""
+        for record in self._batch:
+            if record.request_id == request_id:
+                return RecordState(OpenState.SETTLED, record.payload)
+        for outcome in self._queue:
+            if outcome.request_id == request_id:
+                return RecordState(OpenState.SETTLED, outcome_encode(outcome))
+        return None
 
     def report(self, outcome: RequestOutcome) -> None:
         """Queue one final outcome. Some microseconds, never raises, never drops."""
