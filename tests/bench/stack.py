@@ -3,6 +3,7 @@
 The gateway is started by its own command line, as an operator would, with PostgreSQL, Redis and a worker.
 """
 
+import fcntl
 import json
 import os
 import secrets
@@ -107,6 +108,18 @@ def build_tools() -> tuple[Path, Path]:
     return built[0], built[1]
 
 
+def claim_machine(processes: Processes) -> None:
+    """One run at a time: two would share cores and empty each other's Redis. Raises HarnessError."""
+    lock = (BUILD_DIR / "lock").open("w")
+    processes.on_exit(lock.close)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise HarnessError(
+            "another benchmark or rehearsal of this checkout is running: wait for its end"
+        ) from error
+
+
 def gateway_config(upstream_url: str, key: str) -> str:
     """The YAML that `manage.py apply` takes: one channel for any model, one price, one tenant with `key`."""
     return yaml.safe_dump(
@@ -156,6 +169,7 @@ def gateway_environment(database_url: str, redis: str, data_dir: Path) -> dict[s
 def start_mock(processes: Processes, cores: Cores, port: int = 0) -> Stack:
     """The empty stack: tools compiled, mock running on the load core, on `port` if given."""
     mock_binary, loadgen = build_tools()
+    claim_machine(processes)
     port = port or free_port()
     child = processes.start("mock", on_core(cores.load, [str(mock_binary), str(port)]))
     mock = Target("direct", f"http://127.0.0.1:{port}", "none", child)
