@@ -47,7 +47,7 @@ class Heard:
     @property
     def data(self) -> list[str]:
         """The data of each whole event."""
-        blocks = self.body.decode().split("\n\n")[:-1]
+        blocks = self.body.decode().replace("\r\n", "\n").split("\n\n")[:-1]
         return [line[6:] for block in blocks for line in block.split("\n") if line.startswith("data: ")]
 
     @property
@@ -107,6 +107,8 @@ class Call:
 
     async def rest(self, within_s: float = PATIENCE_S) -> Heard:
         """Reads until the server closes; then leaves."""
+        with contextlib.suppress(RuntimeError):  # it was never paused
+            self._writer.transport.resume_reading()
         try:
             async with asyncio.timeout(within_s):
                 while await self._more():
@@ -127,6 +129,10 @@ class Call:
             length = heard.header("content-length")
             heard.is_whole = length is not None and len(answer.body) == int(length)
         return heard
+
+    def stop_reading(self) -> None:
+        """Not even into the reader's buffer."""
+        self._writer.transport.pause_reading()
 
     def leave(self) -> None:
         """FIN. Again: nothing."""
