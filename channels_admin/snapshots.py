@@ -27,7 +27,7 @@ from relay.core.types import (
     UpstreamKey,
 )
 
-__all__ = ["AccessChanges", "ChannelSection", "changed_access", "load_section"]
+__all__ = ["AccessChanges", "ChannelSection", "changed_access", "load_channel", "load_section"]
 
 _TORN_READS_ALLOWED = 3
 
@@ -68,6 +68,21 @@ def load_section(previous: ChannelSection | None) -> ChannelSection:
         # the section's version, so if this goes on and on, the next poll puts the rest right.
         section = _load(previous, after)
     return section
+
+
+def load_channel(name: str) -> Channel | None:
+    """One channel whatever its status, for a probe; None if there is none of this name.
+
+    Its enabled keys, or where none is enabled those that are not closed.
+    """
+    row = models.Channel.objects.select_related("policy").filter(name=name).first()
+    if row is None:
+        return None
+    known = list(row.upstream_keys.exclude(status=RouteStatus.CLOSED.value).order_by("pk"))
+    enabled = [key for key in known if key.status == RouteStatus.ENABLED.value]
+    policy = row.policy or models.StreamPolicy.objects.filter(is_default=True).first()
+    keys = tuple(_key(key) for key in enabled or known)
+    return _channel(row, keys, StreamPolicy() if policy is None else _policy(policy))
 
 
 def _load(previous: ChannelSection | None, version: int) -> ChannelSection:
