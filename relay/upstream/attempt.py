@@ -22,7 +22,7 @@ from relay.core.usage import TokenUsage
 from relay.upstream.answer import Answer
 from relay.upstream.deadline import Deadline
 from relay.upstream.failures import failure_of
-from relay.upstream.plan import AttemptPlan, Mode, upstream_request
+from relay.upstream.plan import AttemptPlan, Mode, upstream_host, upstream_request
 from relay.upstream.ports import Clock
 from relay.upstream.transport import (
     EXT_CONNECT_TIMEOUT_S,
@@ -252,7 +252,7 @@ class Attempt:
             channel_id=self.plan.channel.id,
             channel_name=self.plan.channel.name,
             upstream_key_id=self.plan.key.id,
-            upstream_host=_host(self.plan.channel.base_url),
+            upstream_host=upstream_host(self.plan.channel.base_url),
             model_sent=self.plan.model_sent,
             stream_asked=self.request.ask.stream,
             stream_sent=self.plan.mode.asks_for_stream
@@ -293,7 +293,3 @@ class Attempt:
 
 def _cannot_end_quietly() -> EndReason:
     raise AttemptFailed(EndReason.GATEWAY_ERROR, error_class="no_quiet_end")
-
-
-def _host(base_url: str) -> str:
-    return httpx.URL(base_url).netloc.decode()

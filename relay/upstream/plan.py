@@ -19,6 +19,9 @@ from relay.core.stream_state import IMAGE_WHOLE_EXTRA_S, Limits
 from relay.core.types import Channel, RelayFlags, StreamMode, UpstreamKey
 from relay.core.upstream_kinds import UPSTREAM_KINDS
 
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_IDENTITY = (b"accept-encoding", b"identity")
+
 
 class Mode(StrEnum):
     """What the upstream is asked for, and what the client gets."""
@@ -100,16 +103,33 @@ def limits_of(request: RelayRequest, channel: Channel, flags: RelayFlags, mode: 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    url: httpx.URL
+    host: tuple[bytes, bytes]
+    """The `Host` field."""
+
+
 @lru_cache(maxsize=2048)
-def _parsed_url(kind: str, base_url: str, path: str, query: str) -> httpx.URL:
-    return httpx.URL(UPSTREAM_KINDS[kind].url(base_url, path, query))
+def _target(kind: str, base_url: str, path: str, query: str) -> _Target:
+    url = httpx.URL(UPSTREAM_KINDS[kind].url(base_url, path, query))
+    return _Target(url, (b"host", url.netloc))
+
+
+@lru_cache(maxsize=1024)
+def upstream_host(base_url: str) -> str:
+    """Host or host:port, for records."""
+    return httpx.URL(base_url).netloc.decode("ascii")
 
 
 def upstream_request(request: RelayRequest, plan: AttemptPlan) -> httpx.Request:
-    """The request for the wire. AttemptFailed (nothing sent) when the channel's settings cannot make one."""
+    """The request for the wire, complete: httpx, which is not asked to, would take longer over its defaults.
+
+    AttemptFailed (nothing sent) when the channel's settings cannot make one.
+    """
     channel = plan.channel
     try:
-        url = _parsed_url(channel.kind, channel.base_url, request.path, request.query)
+        target = _target(channel.kind, channel.base_url, request.path, request.query)
         headers = _headers(request, plan)
     except (KeyError, ValueError, httpx.InvalidURL) as error:
         raise AttemptFailed(
@@ -122,16 +142,22 @@ def upstream_request(request: RelayRequest, plan: AttemptPlan) -> httpx.Request:
         request_usage=channel.request_stream_usage,
         overrides=channel.parameter_overrides,
     )
-    return httpx.Request(request.method, url, headers=headers, content=body)
+    headers.append(target.host)
+    if body or request.method in _METHODS_WITH_BODY:
+        headers.append((b"content-length", b"%d" % len(body)))
+    made = httpx.Request(request.method, target.url, headers=headers, stream=httpx.ByteStream(body))
+    made.read()
+    return made
 
 
 def _headers(request: RelayRequest, plan: AttemptPlan) -> list[tuple[bytes, bytes]]:
     channel = plan.channel
-    overrides = {name.lower().encode(): value.encode() for name, value in channel.header_overrides.items()}
-    headers = [pair for pair in upstream_headers(request.headers) if pair[0].lower() not in overrides]
-    headers.extend(overrides.items())
+    headers = upstream_headers(request.headers)
+    if channel.header_overrides:
+        overrides = {n.lower().encode(): value.encode() for n, value in channel.header_overrides.items()}
+        headers = [*(pair for pair in headers if pair[0] not in overrides), *overrides.items()]
     headers.extend(UPSTREAM_KINDS[channel.kind].credentials(plan.key.secret.reveal()))
-    headers.append((b"accept-encoding", b"identity"))
+    headers.append(_IDENTITY)
     if request.upstream_idempotency_key is not None:
         headers.append((b"idempotency-key", request.upstream_idempotency_key.encode()))
     return headers

@@ -13,6 +13,8 @@ from relay.core.stream_state import Phase, Signal
 from relay.upstream.attempt import Attempt
 from relay.upstream.readings.common import EVENT_STREAM, error_as_data, is_json, media_type, read_body
 
+_CONTENT, _PREAMBLE, _ERROR = EventKind.CONTENT, EventKind.PREAMBLE, EventKind.ERROR
+
 
 class EventReader:
     """Frames what the attempt reads, asks the inspector, and keeps the attempt's state true."""
@@ -25,19 +27,53 @@ class EventReader:
         self._parser = EventStreamParser(max_event_bytes=attempt.max_event_bytes, keep_comments=True)
         self._observe = self.inspector.observe
 
-    def judged(self, data: bytes) -> Iterator[tuple[EventKind, bytes, Event]]:
-        """(verdict, bytes for the client, event) of each event that `data` completes."""
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that `data` completes, not judged yet."""
         try:
-            events = self._parser.feed(data)
+            return self._parser.feed(data)
         except EventTooLarge as error:
             raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="event") from error
-        return self._judge(events)
 
-    def judged_at_eof(self) -> Iterator[tuple[EventKind, bytes, Event]]:
+    def close(self) -> list[Event]:
+        """What the end of the body completes."""
         events = self._parser.close()
         if self._parser.truncated:
             self.facts.add_soft_error("truncated_event", self.attempt.bytes_in)
-        return self._judge(events)
+        return events
+
+    def judge(self, events: list[Event], ready: list[bytes]) -> None:
+        """Appends to `ready` what the client gets. The hot path: one call a read, one loop, no generator.
+
+        Raises AttemptFailed at an error event; what came before it is in `ready`.
+        """
+        attempt, observe = self.attempt, self._observe
+        offset = attempt.bytes_in
+        valid = 0
+        try:
+            for event in events:
+                kind, out = observe(event, offset)
+                if kind is _CONTENT or kind is _PREAMBLE:
+                    valid += 1
+                elif kind is _ERROR:
+                    raise error_as_data(self.facts.error)
+                if out:
+                    ready.append(out)
+        finally:
+            self._note(valid)
+
+    def judged(self, events: list[Event]) -> Iterator[tuple[EventKind, bytes, Event]]:
+        """(verdict, bytes for the client, event) one by one, for those who must look at each."""
+        attempt, observe = self.attempt, self._observe
+        offset = attempt.bytes_in
+        for event in events:
+            kind, out = observe(event, offset)
+            if kind is _CONTENT or kind is _PREAMBLE:
+                self._note(1)
+            elif kind is _ERROR:
+                raise error_as_data(self.facts.error)
+            elif kind is EventKind.INVALID and attempt.state.phase is Phase.PROVING:
+                raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
+            yield kind, out, event
 
     def observe_rest(self, data: bytes) -> None:
         """What comes after the terminal: looked at (a late usage), never relayed, never an error."""
@@ -45,22 +81,11 @@ class EventReader:
             for event in self._parser.feed(data):
                 self._observe(event, self.attempt.bytes_in)
 
-    def _judge(self, events: list[Event]) -> Iterator[tuple[EventKind, bytes, Event]]:
-        attempt, observe = self.attempt, self._observe
-        offset = attempt.bytes_in
-        valid = False
-        for event in events:
-            kind, out = observe(event, offset)
-            if kind is EventKind.CONTENT or kind is EventKind.PREAMBLE:
-                attempt.events += 1
-                if not valid:
-                    valid = True
-                    attempt.note_valid_event()  # one time stamp a read: its events came together
-            elif kind is EventKind.ERROR:
-                raise error_as_data(self.facts.error)
-            elif kind is EventKind.INVALID and attempt.state.phase is Phase.PROVING:
-                raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
-            yield kind, out, event
+    def _note(self, valid: int) -> None:
+        attempt = self.attempt
+        if valid:
+            attempt.events += valid
+            attempt.note_valid_event()  # events of one read came together: one time stamp
         if self.facts.every_choice_finished and attempt.state.phase is Phase.STREAMING:
             attempt.state.apply(Signal.CHOICES_FINISHED, attempt.clock.now())
 

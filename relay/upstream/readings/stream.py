@@ -64,7 +64,7 @@ class StreamRelay:
             return self._prove(data)
         ready: list[bytes] = []
         try:
-            ready.extend(out for _, out, _ in self._reader.judged(data))
+            self._reader.judge(self._reader.feed(data), ready)
         except AttemptFailed:
             self._pump.put_now(b"".join(ready))  # what came whole before the failure is the client's
             raise
@@ -72,7 +72,7 @@ class StreamRelay:
 
     def _prove(self, data: bytes) -> bytes:
         has_content = False
-        for kind, out, _ in self._reader.judged(data):
+        for kind, out, _ in self._reader.judged(self._reader.feed(data)):
             if kind is EventKind.CONTENT:
                 has_content = True
             elif kind is EventKind.COMMENT and not self._held_events:
@@ -131,7 +131,8 @@ class StreamRelay:
 
     def _end_of_body(self) -> EndReason:
         attempt = self._attempt
-        rest = b"".join([out for _, out, _ in self._reader.judged_at_eof()])
+        rest: list[bytes] = []
+        self._reader.judge(self._reader.close(), rest)
         if not attempt.events:
             raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="no_event")
         attempt.is_processed = True
@@ -139,7 +140,7 @@ class StreamRelay:
             if not (self._is_whole or self._facts.every_choice_finished):
                 raise AttemptFailed(EndReason.INCOMPLETE, error_class="only_preamble")
             self._pump.put_now(self._commit())
-        self._pump.put_now(rest)
+        self._pump.put_now(b"".join(rest))
         if self._is_whole:
             return EndReason.COMPLETED
         if self._facts.every_choice_finished:

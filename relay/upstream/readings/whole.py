@@ -107,11 +107,11 @@ async def _until_terminal(reader: EventReader) -> AsyncIterator[tuple[EventKind,
     while data := await attempt.read():
         if attempt.bytes_in > MAX_WHOLE_BYTES:
             raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="aggregate")
-        for judged in reader.judged(data):
+        for judged in reader.judged(reader.feed(data)):
             yield judged
         if reader.facts.terminal_seen:
             return
-    for judged in reader.judged_at_eof():
+    for judged in reader.judged(reader.close()):
         yield judged
 
 
