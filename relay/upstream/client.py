@@ -15,7 +15,7 @@ from relay.upstream.transport import CONNECT_TIMEOUT_S, RelayTransport
 
 
 class TransportKind(StrEnum):
-    """The implementations of one contract; the suite in tests/relay/upstream/transport_contract runs on both."""
+    """Two implementations of one contract: see tests/relay/upstream/transport_contract."""
 
     HTTPTOOLS = "httptools"  # a quarter of the CPU; proxies and HTTP/2 go through AIOHTTP all the same
     AIOHTTP = "aiohttp"  # the reference

@@ -11,7 +11,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, cast
 
+import httpcore
 import httpx
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
 
 from relay.upstream.address_guard import AddressGuard
 from relay.upstream.content_coding import build_response
@@ -45,7 +48,7 @@ class Http2Transport:
         )
         transport = self._transport(options)
         try:
-            response = await transport.handle_async_request(_outgoing(request, headers, options))
+            response = await transport.handle_async_request(_outgoing(request, headers, options, transport))
             return await _wrap(request, response, transport.aclose if options.is_fresh else None)
         except BaseException as error:
             if options.is_fresh:
@@ -104,27 +107,61 @@ class _Http2Body(BodyStream):
 
 
 class _Tracer:
-    """httpcore's trace callback, translated into our phases."""
+    """httpcore's trace callback: our phases, and the RST_STREAM that httpcore forgets.
 
-    __slots__ = ("_is_dialled", "_trace")
+    httpcore only forgets a stream that is given up; the upstream would go on generating, and its data would
+    eat the connection's window. The places used for it are private; the contract tests stand guard.
+    """
 
-    def __init__(self, trace: DialTrace) -> None:
+    __slots__ = ("_is_dialled", "_pool", "_trace")
+
+    def __init__(self, trace: DialTrace, pool: object) -> None:
         self._trace = trace
+        self._pool = pool
         self._is_dialled = False
 
-    async def __call__(self, name: str, _info: dict[str, Any]) -> None:
+    async def __call__(self, name: str, info: dict[str, Any]) -> None:
         event = name.partition(".")[2]
         if event == "connect_tcp.complete":
             self._is_dialled = True
         elif event == "send_request_headers.started":
             self._trace.mark_connected(reused=not self._is_dialled)
             self._trace.mark_sending()
+            self._pool = _h2_connection(self._pool, info["request"])
         elif event == "send_request_body.complete":
             self._trace.mark_sent()
+        elif event == "response_closed.started" and "stream_id" in info:
+            await _reset_stream(self._pool, info["stream_id"])
+
+
+def _h2_connection(pool: object, request: object) -> object:
+    """The HTTP/2 connection that carries httpcore's `request`; None for HTTP/1.1."""
+    for pending in getattr(pool, "_requests", ()):
+        if pending.request is request:
+            connection = pending.connection
+            while connection is not None and not hasattr(connection, "_h2_state"):
+                connection = getattr(connection, "_connection", None)
+            return connection
+    return None
+
+
+async def _reset_stream(connection: Any, stream_id: int) -> None:
+    """Tell the upstream that a stream is given up; nothing for a stream that has ended."""
+    if connection is None:
+        return
+    try:
+        connection._h2_state.reset_stream(stream_id, error_code=ErrorCodes.CANCEL)  # noqa: SLF001 - see _Tracer
+    except ProtocolError:
+        return
+    with suppress(Exception):  # the connection is broken: that ends the stream as well
+        await connection._write_outgoing_data(httpcore.Request("POST", "http://reset"))  # noqa: SLF001 - ditto
 
 
 def _outgoing(
-    request: httpx.Request, headers: list[tuple[bytes, bytes]], options: RequestOptions
+    request: httpx.Request,
+    headers: list[tuple[bytes, bytes]],
+    options: RequestOptions,
+    transport: httpx.AsyncHTTPTransport,
 ) -> httpx.Request:
     limit_s = options.connect_timeout_s
     return httpx.Request(
@@ -134,7 +171,7 @@ def _outgoing(
         stream=request.stream,
         extensions={
             "timeout": {"connect": limit_s, "pool": limit_s, "read": None, "write": None},
-            "trace": _Tracer(options.trace),
+            "trace": _Tracer(options.trace, getattr(transport, "_pool", None)),
         },
     )
 

@@ -18,7 +18,8 @@ from relay.upstream.address_guard import AddressBlockedError, AddressGuard, Addr
 from relay.upstream.aio_tasks import spawn
 from relay.upstream.aiohttp_transport import AiohttpTransport
 from relay.upstream.content_coding import build_response
-from relay.upstream.httptools_connection import Connection, Exchange
+from relay.upstream.httptools_connection import Connection
+from relay.upstream.httptools_exchange import Exchange
 from relay.upstream.httptools_pool import ConnectionPool, PoolKey
 from relay.upstream.transport import (
     CONNECT_TIMEOUT_S,

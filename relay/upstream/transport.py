@@ -32,7 +32,6 @@ MAX_HEADER_LINE_BYTES = 65_536
 
 _FORBIDDEN = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # LF is counted instead
 
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 # Keys of `httpx.Request.extensions`.
@@ -147,18 +146,25 @@ def request_headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
 
     Bodies of bytes get a Content-Length; streams keep theirs or are chunked. Without an Accept-Encoding of
     the request's own the upstream is asked not to compress.
-    Errors: LocalProtocolError for names, values or targets that could break out of their line.
+    Errors: LocalProtocolError for names or values that could break out of their line.
     """
-    raw = request.headers.raw
-    headers = [pair for pair in raw if pair[0].lower() not in _FRAMING]
+    headers: list[tuple[bytes, bytes]] = []
+    length = b""
+    asks_for_coding = False
+    for pair in request.headers.raw:
+        name = pair[0].lower()
+        if name == b"content-length":
+            length = pair[1]
+        elif name != b"transfer-encoding":
+            headers.append(pair)
+            asks_for_coding = asks_for_coding or name == b"accept-encoding"
     if isinstance(request.stream, httpx.ByteStream):
         size = len(request.content)
         if size or request.method in _METHODS_WITH_BODY:
             headers.append((b"Content-Length", b"%d" % size))
     else:
-        length = request.headers.get("content-length")
-        headers.append((b"Content-Length", length.encode()) if length else (b"Transfer-Encoding", b"chunked"))
-    if "accept-encoding" not in request.headers:
+        headers.append((b"Content-Length", length) if length else (b"Transfer-Encoding", b"chunked"))
+    if not asks_for_coding:
         headers.append((b"Accept-Encoding", b"identity"))
     joined = b"\n".join([b"%b:%b" % pair for pair in headers])
     if _FORBIDDEN.search(joined) or joined.count(b"\n") != len(headers) - 1:
