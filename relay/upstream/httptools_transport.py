@@ -7,6 +7,7 @@ Must not import: Django.
 """
 
 import asyncio
+import functools
 import ssl
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network
@@ -126,8 +127,14 @@ class HttptoolsTransport(httpx.AsyncBaseTransport):
 
     def _context(self) -> ssl.SSLContext:
         if self._ssl_context is None:
-            self._ssl_context = ssl.create_default_context()
+            self._ssl_context = _default_context()
         return self._ssl_context
+
+
+@functools.cache
+def _default_context() -> ssl.SSLContext:
+    """The system's trust store; immutable use, so one for the process."""
+    return ssl.create_default_context()
 
 
 async def _exchange(

@@ -48,7 +48,7 @@ async def no_leaks() -> AsyncIterator[None]:
         if not leaked_sockets and not leaked_tasks and not running_task_names():
             break
         await asyncio.sleep(0.005)
-    gc.collect()  # an unclosed transport would warn here, and warnings are errors
+    gc.collect(1)  # an unclosed transport would warn here, and warnings are errors
     assert not leaked_tasks
     assert not running_task_names()
     assert not leaked_sockets
