@@ -197,7 +197,8 @@ def test_json_holds_the_same(simulator_url, monkeypatch):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_configured_channel_even_when_it_is_switched_off(simulator_url):
+def test_a_configured_channel_even_when_it_is_switched_off(simulator_url, settings):
+    settings.UPSTREAM_ALLOWED_PRIVATE_NETS = LOOPBACK
     policy = a_policy(stream_policy="force_stream")
     channel = a_channel(
         keys=0, base_url=simulator_url, models=["gpt-*", "echo-0"], policy=policy, name="main"

@@ -1,11 +1,18 @@
 """`apply(text)` runs a file's text against the test database."""
 
+import ipaddress
 from collections.abc import Callable
 
 import pytest
 
 from gateway.provisioning import Report, apply_text
 from tests.gateway.provisioning.samples import ENVIRON
+
+
+@pytest.fixture(autouse=True)
+def _loopback_is_allowed(settings):
+    """With services in the environment it is not, by default."""
+    settings.UPSTREAM_ALLOWED_PRIVATE_NETS = (ipaddress.ip_network("127.0.0.0/8"),)
 
 
 @pytest.fixture
