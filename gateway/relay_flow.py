@@ -97,10 +97,14 @@ def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> RelayReques
 
 
 def _candidates(parts: "wiring.Wiring", caller: Caller, ask: Ask) -> list[Channel]:
-    """Channels that may serve the request, in the order they will be tried. Raises Refusal 404."""
+    """Channels that may serve the request, in the order they will be tried. Raises Refusal 404, 403."""
     config = parts.configuration.current
+    is_allowed = is_model_allowed(caller.allowed_models, ask.model)
+    if not is_allowed and not ask.model:  # it may stand in a form, a query or a path: nobody has checked it
+        message = "This API key is limited to certain models, and this request names none that can be read."
+        raise Refusal(403, message, kind="permission_error", code="model_required", param="model")
     tiers = config.channels.index.tiers(caller.group, ask.model)
-    if tiers and (not ask.model or is_model_allowed(caller.allowed_models, ask.model)):
+    if tiers and is_allowed:
         return order(tiers, parts.chance)
     if not ask.model:
         message = "No channel serves requests without a model."
