@@ -68,6 +68,7 @@ class DialTrace:
         self.phase = DialPhase.CONNECTED
         self.reused = reused
         self.connected_at = time.monotonic()
+        self.sent_at = None
 
     def mark_sending(self) -> None:
         self.phase = DialPhase.SENT
