@@ -65,47 +65,93 @@ class Charge(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
+    """meaning: one sentence for operators; docs/end-reasons.md is made from it."""
+
     blame: Blame
     health: HealthEffect
     charge: Charge
+    meaning: str
 
 
-def _upstream_failure(charge: Charge) -> Ending:
-    return Ending(Blame.UPSTREAM, HealthEffect.FAILURE, charge)
+def _upstream_failure(charge: Charge, meaning: str) -> Ending:
+    return Ending(Blame.UPSTREAM, HealthEffect.FAILURE, charge, meaning)
 
 
-def _neutral(blame: Blame, charge: Charge = Charge.WHAT_ARRIVED) -> Ending:
-    return Ending(blame, HealthEffect.NEUTRAL, charge)
+def _neutral(blame: Blame, meaning: str, *, charge: Charge = Charge.WHAT_ARRIVED) -> Ending:
+    return Ending(blame, HealthEffect.NEUTRAL, charge, meaning)
 
 
 ENDINGS: dict[EndReason, Ending] = {
-    EndReason.COMPLETED: Ending(Blame.NOBODY, HealthEffect.SUCCESS, Charge.USAGE),
-    EndReason.COMPLETED_WITHOUT_TERMINAL: Ending(Blame.UPSTREAM, HealthEffect.SUCCESS, Charge.USAGE),
-    EndReason.INCOMPLETE: _upstream_failure(Charge.WHAT_ARRIVED),
-    EndReason.UPSTREAM_ERROR_EVENT: _upstream_failure(Charge.WHAT_ARRIVED),
-    EndReason.UPSTREAM_RESET: _upstream_failure(Charge.WHAT_ARRIVED),
-    EndReason.UPSTREAM_PROTOCOL_ERROR: _upstream_failure(Charge.WHAT_ARRIVED),
-    EndReason.IDLE_TIMEOUT: _upstream_failure(Charge.WHAT_ARRIVED),
-    EndReason.TOTAL_TIMEOUT: _upstream_failure(Charge.WHAT_ARRIVED),
-    EndReason.NON_STREAM_TIMEOUT: _upstream_failure(Charge.NOTHING),
-    EndReason.CONNECT_FAILED: _upstream_failure(Charge.NOTHING),
-    EndReason.HEADER_TIMEOUT: _upstream_failure(Charge.NOTHING),
-    EndReason.FIRST_BYTE_TIMEOUT: _upstream_failure(Charge.NOTHING),
-    EndReason.FIRST_EVENT_TIMEOUT: _upstream_failure(Charge.NOTHING),
-    EndReason.BAD_CONTENT_TYPE: _upstream_failure(Charge.NOTHING),
-    EndReason.EMPTY_RESPONSE: _upstream_failure(Charge.NOTHING),
-    EndReason.UPSTREAM_REJECTED: Ending(Blame.UPSTREAM, HealthEffect.BY_STATUS, Charge.NOTHING),
-    EndReason.RESPONSE_TOO_LARGE: _neutral(Blame.GATEWAY),
-    EndReason.CLIENT_DISCONNECTED: _neutral(Blame.CLIENT),
-    EndReason.CLIENT_TOO_SLOW: _neutral(Blame.CLIENT),
-    EndReason.PING_FAILED: _neutral(Blame.CLIENT),
-    EndReason.HEDGE_LOST: _neutral(Blame.NOBODY, Charge.NOTHING),
-    EndReason.BALANCE_EXHAUSTED: _neutral(Blame.NOBODY),
-    EndReason.REVOKED: _neutral(Blame.NOBODY),
-    EndReason.STOPPED_BY_OPERATOR: _neutral(Blame.NOBODY),
-    EndReason.GATEWAY_SHUTDOWN: _neutral(Blame.GATEWAY),
-    EndReason.GATEWAY_ERROR: _neutral(Blame.GATEWAY),
-    EndReason.ABANDONED: _neutral(Blame.GATEWAY, Charge.LAST_CHECKPOINT),
+    EndReason.COMPLETED: Ending(
+        Blame.NOBODY, HealthEffect.SUCCESS, Charge.USAGE, "The answer came whole, with its end mark."
+    ),
+    EndReason.COMPLETED_WITHOUT_TERMINAL: Ending(
+        Blame.UPSTREAM,
+        HealthEffect.SUCCESS,
+        Charge.USAGE,
+        "Every choice finished, but the end mark never came; the gateway added it.",
+    ),
+    EndReason.INCOMPLETE: _upstream_failure(
+        Charge.WHAT_ARRIVED, "The body ended in the middle of an answer, without finish reason or end mark."
+    ),
+    EndReason.UPSTREAM_ERROR_EVENT: _upstream_failure(
+        Charge.WHAT_ARRIVED, "The upstream said 200 and then sent an error."
+    ),
+    EndReason.UPSTREAM_RESET: _upstream_failure(
+        Charge.WHAT_ARRIVED, "The upstream's connection broke after the request was sent."
+    ),
+    EndReason.UPSTREAM_PROTOCOL_ERROR: _upstream_failure(
+        Charge.WHAT_ARRIVED, "What came was broken HTTP, broken chunks, or no JSON where JSON was due."
+    ),
+    EndReason.IDLE_TIMEOUT: _upstream_failure(
+        Charge.WHAT_ARRIVED, "A running answer fell silent: no byte, or no event, for too long."
+    ),
+    EndReason.TOTAL_TIMEOUT: _upstream_failure(
+        Charge.WHAT_ARRIVED, "A stream was still running when its last limit came."
+    ),
+    EndReason.NON_STREAM_TIMEOUT: _upstream_failure(
+        Charge.NOTHING, "A whole answer was not there in time; no further attempt is made."
+    ),
+    EndReason.CONNECT_FAILED: _upstream_failure(
+        Charge.NOTHING, "No connection: refused, no name, TLS or proxy failed, too slow. Nothing was sent."
+    ),
+    EndReason.HEADER_TIMEOUT: _upstream_failure(
+        Charge.NOTHING, "The request went out, or could not be handed over, and no response headers came."
+    ),
+    EndReason.FIRST_BYTE_TIMEOUT: _upstream_failure(
+        Charge.NOTHING, "200 came and then nothing at all, not even a keepalive."
+    ),
+    EndReason.FIRST_EVENT_TIMEOUT: _upstream_failure(
+        Charge.NOTHING, "200 and keepalives came, but no event that says anything."
+    ),
+    EndReason.BAD_CONTENT_TYPE: _upstream_failure(
+        Charge.NOTHING, "200 with something else than was asked for, an HTML page for example."
+    ),
+    EndReason.EMPTY_RESPONSE: _upstream_failure(
+        Charge.NOTHING, "200 with an empty body, or with nothing but the end mark."
+    ),
+    EndReason.UPSTREAM_REJECTED: Ending(
+        Blame.UPSTREAM, HealthEffect.BY_STATUS, Charge.NOTHING, "The upstream answered with an error status."
+    ),
+    EndReason.RESPONSE_TOO_LARGE: _neutral(
+        Blame.GATEWAY, "One event or the whole answer is larger than the gateway accepts."
+    ),
+    EndReason.CLIENT_DISCONNECTED: _neutral(Blame.CLIENT, "The client closed its connection."),
+    EndReason.CLIENT_TOO_SLOW: _neutral(Blame.CLIENT, "The client took nothing of a write for too long."),
+    EndReason.PING_FAILED: _neutral(Blame.CLIENT, "A keepalive could not be written."),
+    EndReason.HEDGE_LOST: _neutral(Blame.NOBODY, "A parallel attempt answered first.", charge=Charge.NOTHING),
+    EndReason.BALANCE_EXHAUSTED: _neutral(Blame.NOBODY, "The tenant's balance ran out during the answer."),
+    EndReason.REVOKED: _neutral(Blame.NOBODY, "The API key or its tenant was closed during the answer."),
+    EndReason.STOPPED_BY_OPERATOR: _neutral(Blame.NOBODY, "An operator ended the request."),
+    EndReason.GATEWAY_SHUTDOWN: _neutral(
+        Blame.GATEWAY, "The process was stopped and its grace for running requests was over."
+    ),
+    EndReason.GATEWAY_ERROR: _neutral(Blame.GATEWAY, "The gateway itself failed; its log says where."),
+    EndReason.ABANDONED: _neutral(
+        Blame.GATEWAY,
+        "The process died with the request; found afterwards.",
+        charge=Charge.LAST_CHECKPOINT,
+    ),
 }
 
 CLIENT_SIDE: frozenset[EndReason] = frozenset(

@@ -50,7 +50,7 @@ class PlainSecret:
 
 @dataclass(frozen=True, slots=True)
 class StreamPolicy:
-    """A named set of stream timers. Source of the defaults: docs/stream-runtime.md, "Timers"."""
+    """A named set of stream timers. What each does, and what else ends an attempt: docs/timers.md."""
 
     name: str = "default"
     stream_policy: StreamMode = StreamMode.AS_ASKED
