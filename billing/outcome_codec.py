@@ -3,7 +3,6 @@
 Must not import: Django, models.
 """
 
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -47,8 +46,8 @@ def _scrubbed(value: Any) -> Any:
     """The same value as plain maps and lists, each text encodable."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _scrubbed(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, msgspec.Struct):
+        return {name: _scrubbed(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):
         return [_scrubbed(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool):

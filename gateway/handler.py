@@ -19,7 +19,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.db import close_old_connections
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
-from django.urls import ResolverMatch, get_resolver, set_urlconf
+from django.urls import ResolverMatch, get_resolver
 
 from gateway import wiring
 from gateway.api.errors import log_unexpected
@@ -97,7 +97,6 @@ class RelayHandler(ASGIHandler):
     def _match(self, request: ClientRequest) -> ResolverMatch:
         """Django's resolver tries patterns in a row; routes without parameters are remembered."""
         path = request.path_info
-        set_urlconf(self._urlconf)  # for `reverse` in views
         match = self._literal_routes.get(path)
         if match is None:
             match = get_resolver(self._urlconf).resolve(path)

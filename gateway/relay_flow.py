@@ -9,6 +9,7 @@ engine and returns as soon as the answer has begun. Refused here = nothing was s
 
 import asyncio
 import hmac
+from functools import lru_cache
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -70,13 +71,11 @@ def caller_of(request: HttpRequest) -> Caller:
 
 def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> RelayRequest:
     """What the client asks, parsed once. Raises Refusal: 404 for paths that never pass, 400 for bodies."""
-    path = normalise_path(http.raw_path.decode("ascii", "replace"))
     method = http.method or "GET"
-    if path is None or is_withheld(path) or is_object_read(method, path):
-        raise Refusal(404, "Unknown request URL.", code="unknown_url")
+    path = _path(method, http.raw_path)
+    family = classify(path)
     ask = dialect.parse_request(http.body)
     idempotency_key = _header(http, b"idempotency-key")
-    family = classify(path)
     return RelayRequest(
         id=http.request_id,
         caller=caller,
@@ -94,6 +93,15 @@ def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> RelayReques
         upstream_idempotency_key=_shared_key(caller, idempotency_key),
         client_request_id=http.client_request_id,
     )
+
+
+@lru_cache(maxsize=1024)
+def _path(method: str, raw_path: bytes) -> str:
+    """The one spelling of the path that is routed and forwarded. Raises Refusal 404 where it may not pass."""
+    path = normalise_path(raw_path.decode("ascii", "replace"))
+    if path is None or is_withheld(path) or is_object_read(method, path):
+        raise Refusal(404, "Unknown request URL.", code="unknown_url")
+    return path
 
 
 def _candidates(parts: "wiring.Wiring", caller: Caller, ask: Ask) -> list[Channel]:

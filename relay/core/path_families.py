@@ -7,6 +7,7 @@ Must not import anything that knows channels, dialects or HTTP servers.
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -107,6 +108,7 @@ _ROUTE_CHANGING = re.compile("%(?:[01][0-9A-F]|7F|25|5C)", re.IGNORECASE)
 _MODEL_PATH = re.compile("/v1(?:beta)?/models/", re.ASCII)
 
 
+@lru_cache(maxsize=1024)
 def classify(path: str) -> PathFamily:
     """The family of a normalised path, without query."""
     segments = _segments(path)

@@ -1,14 +1,13 @@
 """What the client asked, parsed once, as the engine and the recorder read it."""
 
-from dataclasses import dataclass
+import msgspec
 
 from relay.core.dialects.base import Ask, Dialect
 from relay.core.path_families import PathFamily
 from relay.core.types import Caller
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayRequest:
+class RelayRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One relay request. path: as the client sent it, percent-encoding kept, without query.
 
     query: credential parameters removed. headers: those that may pass upstream. received_at: seconds

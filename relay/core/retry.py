@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from relay.core.end_reasons import EndReason, HealthEffect
 from relay.core.errors import AttemptFailed, Refusal
 from relay.core.scrubbing import scrub as scrub  # callers of this table scrub what they record
+from relay.core.scrubbing import word
 
 MAX_RETRY_AFTER_S = 600
 
@@ -58,7 +59,6 @@ _STATUS_OF_KIND = {
 }
 """For an error inside a 200: the status its kind would have come with."""
 
-_WORD = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 _PARAM = re.compile(r"[A-Za-z0-9_.\[\]-]{1,128}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]*)?", re.ASCII)
 
@@ -103,9 +103,7 @@ def final_refusal(failures: Sequence[AttemptFailed], *, now: datetime.datetime |
         return Refusal(504, "The upstream did not answer in time.", kind="api_error", code="upstream_timeout")
     if last.reason is EndReason.RESPONSE_TOO_LARGE:
         return _bad_gateway("The upstream's answer is larger than the gateway accepts.", "response_too_large")
-    return _bad_gateway(
-        _message(last, "The upstream failed to answer."), _word(last.code) or "upstream_error"
-    )
+    return _bad_gateway(_message(last, "The upstream failed to answer."), word(last.code) or "upstream_error")
 
 
 def parse_retry_after(value: str | None, now: datetime.datetime | None) -> int | None:
@@ -149,8 +147,8 @@ def _told(failure: AttemptFailed, status: int, now: datetime.datetime | None) ->
     return Refusal(
         status,
         _message(failure, f"The upstream answered with status {status}."),
-        kind=_word(failure.kind) or _default_kind(status),
-        code=_word(failure.code),
+        kind=word(failure.kind) or _default_kind(status),
+        code=word(failure.code),
         param=failure.param if failure.param and _PARAM.fullmatch(failure.param) else None,
         retry_after_s=parse_retry_after(failure.retry_after, now) if status in {429, 503} else None,
     )
@@ -175,11 +173,6 @@ def _message(failure: AttemptFailed, otherwise: str) -> str:
 
 def _bad_gateway(message: str, code: str) -> Refusal:
     return Refusal(502, message, kind="api_error", code=code)
-
-
-def _word(text: str | None) -> str | None:
-    """A machine-readable word of the upstream's, unless it is anything else."""
-    return text if text and _WORD.fullmatch(text) and scrub(text) == text else None
 
 
 def _bounded(seconds: float) -> int:

@@ -1,13 +1,19 @@
 """Takes out of an upstream's message what the operator would not want a tenant to read.
 
-URLs, hosts, addresses, credentials and account ids go; the sentence stays readable. Must not import
-anything but `re`: it runs on hostile text, so every pattern is linear or its input is short.
+URLs, hosts, addresses, credentials and account ids go; the sentence stays readable. It runs on hostile
+text, so every pattern is linear or its input is short.
 """
 
 import re
+from collections.abc import Sequence
+
+from relay.core.errors import AttemptFailed
 
 MAX_MESSAGE_CHARACTERS = 500
 _MAX_READ_CHARACTERS = 2000
+_SECRET_MIN_CHARACTERS = 6
+"""Shorter ones are placeholders ("none", "x"): taking them out would garble every sentence."""
+_WORD = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 
 _TOP_LEVEL = (
     "com|net|org|io|ai|dev|co|app|cloud|cn|eu|de|uk|us|jp|kr|ru|fr|nl|ch|hk|sg|tw|tech|xyz|site|top|run|sh"
@@ -40,6 +46,31 @@ _STEPS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\blocalhost\b(?::\d{1,5})?", "[host]"),
     )
 )
+
+
+def scrub_failure(failure: AttemptFailed, secrets: Sequence[str]) -> None:
+    """Cleans, in place, all that an upstream may have written into a failure.
+
+    secrets: what the attempt itself knows, its credential above all: an upstream may quote it, and no
+    pattern recognises every credential.
+    """
+    failure.message = scrub(_without(failure.message, secrets))
+    failure.error_class = word(_without(failure.error_class, secrets)) or "unnamed"
+    failure.code = word(_without(failure.code or "", secrets))
+    failure.kind = word(_without(failure.kind or "", secrets))
+    failure.param = _without(failure.param or "", secrets) or None
+
+
+def word(text: str | None) -> str | None:
+    """A machine-readable word of the upstream's, unless it is anything else."""
+    return text if text and _WORD.fullmatch(text) and scrub(text) == text else None
+
+
+def _without(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        if len(secret) >= _SECRET_MIN_CHARACTERS:
+            text = text.replace(secret, "[redacted]")
+    return text
 
 
 def scrub(message: str) -> str:

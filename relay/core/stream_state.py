@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
 
+import msgspec
+
 from relay.core.end_reasons import EndReason
 
 CONNECT_TIMEOUT_S = 10.0
@@ -79,8 +81,7 @@ _HEADER_SIGNALS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Seconds; 0 = that timer is off."""
 
     connect_s: float = CONNECT_TIMEOUT_S

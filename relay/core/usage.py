@@ -1,10 +1,9 @@
 """Token usage as one upstream answer reported it. Tokens only; money lives in `billing`."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
+class TokenUsage(msgspec.Struct, frozen=True, gc=False):
     """Counts in tokens, normalised: `input` includes `cached_input`; `output` includes `reasoning`.
 
     None means "not reported", which is not the same as 0.

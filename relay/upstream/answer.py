@@ -1,7 +1,8 @@
 """What one relay request gives its client: a head, once, and then a whole body or a pumped one."""
 
 import asyncio
-from dataclasses import dataclass
+
+import msgspec
 
 from relay.core.errors import Refusal
 from relay.upstream.pump import Pump
@@ -14,8 +15,7 @@ SSE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 _STREAM_OWN = frozenset(name for name, _ in SSE_HEADERS) | {b"content-length", b"content-encoding"}
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """body: None when the answer is pumped."""
 
     status: int

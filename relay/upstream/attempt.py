@@ -4,7 +4,6 @@
 It is interrupted from outside by cancelling its task; `expired` then tells that a timer did it.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Protocol
@@ -34,7 +33,6 @@ from relay.upstream.transport import (
     RelayTransport,
 )
 
-CLOSE_TIMEOUT_S = 5.0
 ERROR_BODY_BYTES = 64 * 1024
 MAX_WHOLE_BYTES = 64 * 1024 * 1024
 """Cap of a whole or aggregated answer: base64 images are big."""
@@ -191,10 +189,8 @@ class Attempt:
         )
 
     async def _close(self) -> None:
-        if self._body is None:
-            return
-        with contextlib.suppress(TimeoutError, httpx.TransportError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+        if self._body is not None:
+            with contextlib.suppress(httpx.TransportError):
                 await self._body.aclose()
 
     def _on_deadline(self) -> None:

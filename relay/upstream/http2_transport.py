@@ -6,6 +6,7 @@ it dials, so the guard's check does not pin the address. A channel whose name is
 Must not import: Django, a concrete HTTP/1.1 transport.
 """
 
+import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from h2.exceptions import ProtocolError
 from relay.upstream.address_guard import AddressGuard
 from relay.upstream.content_coding import build_response
 from relay.upstream.transport import (
+    CLOSE_TIMEOUT_S,
     KEEPALIVE_IDLE_S,
     BodyStream,
     DialPhase,
@@ -98,6 +100,11 @@ class _Http2Body(BodyStream):
             raise httpx.ReadError("connection broke") from error
 
     async def aclose(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._end()
+
+    async def _end(self) -> None:
         with suppress(RuntimeError):  # a read is running: closing the stream ends it
             await self._chunks.aclose()
         await self._stream.aclose()

@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 import httpx
+import msgspec
 
 from relay.core.dialects.opaque import OPAQUE
 from relay.core.end_reasons import EndReason
@@ -46,8 +47,7 @@ class Mode(StrEnum):
         return self in {Mode.STREAM, Mode.EXPLODE}
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptPlan:
+class AttemptPlan(msgspec.Struct, frozen=True):
     """decision: why this channel and key, for the record."""
 
     number: int

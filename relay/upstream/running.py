@@ -16,16 +16,18 @@ from relay.core.errors import AttemptFailed, Refusal, described
 from relay.core.outcomes import RequestOutcome
 from relay.core.request import RelayRequest
 from relay.core.retry import final_refusal, starts_another_attempt
+from relay.core.scrubbing import scrub_failure
 from relay.core.selection import claims, pick_key
 from relay.core.stream_state import DRAIN_BYTES, DRAIN_S, EARLY_COMMIT_FORCED_S, USAGE_WAIT_S
 from relay.core.types import Channel, DisconnectPolicy, StreamMode, UpstreamKey
 from relay.upstream.aio_tasks import spawn
 from relay.upstream.answer import Answer, Head, stream_head
-from relay.upstream.attempt import CLOSE_TIMEOUT_S, Attempt
-from relay.upstream.plan import Mode, make_plan, mode_of
+from relay.upstream.attempt import Attempt
+from relay.upstream.plan import Mode, make_plan, mode_of, upstream_host
 from relay.upstream.ports import Timer
 from relay.upstream.pump import Pump
 from relay.upstream.readings import READINGS
+from relay.upstream.transport import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from relay.upstream.engine import Engine
@@ -222,6 +224,8 @@ class RunningRequest:
         end = await self._outcome_of(attempt)
         self._attempt = None
         if isinstance(end, AttemptFailed):
+            # No failure of an attempt comes before its credential was unsealed.
+            scrub_failure(end, (key.secret.reveal(), upstream_host(channel.base_url).partition(":")[0]))
             self._tried.append(_Tried(attempt, end.reason, end.error_class))
         else:
             self._tried.append(_Tried(attempt, end))

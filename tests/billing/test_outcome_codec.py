@@ -1,7 +1,5 @@
 """Outcomes as bytes: whole, bounded to the known fields, and never refused."""
 
-import dataclasses
-
 import msgspec
 import pytest
 
@@ -19,9 +17,9 @@ def test_there_and_back():
 def test_payload_holds_nothing_but_the_fields_of_an_outcome():
     """Canary: whatever travels to the store is named here, and none of it is content."""
     payload = msgspec.msgpack.decode(outcome_encode(outcome_make()))
-    assert set(payload) == {field.name for field in dataclasses.fields(RequestOutcome)}
-    assert set(payload["attempts"][0]) == {field.name for field in dataclasses.fields(AttemptOutcome)}
-    assert set(payload["usage"]) == {field.name for field in dataclasses.fields(TokenUsage)}
+    assert set(payload) == {field.name for field in msgspec.structs.fields(RequestOutcome)}
+    assert set(payload["attempts"][0]) == {field.name for field in msgspec.structs.fields(AttemptOutcome)}
+    assert set(payload["usage"]) == {field.name for field in msgspec.structs.fields(TokenUsage)}
     assert set(payload["attempts"][0]["soft_errors"][0]) == {"error_class", "offset"}
     names = set(payload) | set(payload["attempts"][0])
     for word in (

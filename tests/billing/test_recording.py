@@ -1,10 +1,10 @@
 """Writing outcomes: each exactly once, whatever is repeated, reordered or broken."""
 
-import dataclasses
 import datetime
 import threading
 from uuid import UUID
 
+import msgspec
 import pytest
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError, connection
 from hypothesis import HealthCheck, given
@@ -35,7 +35,7 @@ def owner():
 
 
 def columns_of(row, outcome, skip: set[str]) -> dict[str, tuple[object, object]]:
-    names = {field.name for field in dataclasses.fields(outcome)} - skip
+    names = {field.name for field in msgspec.structs.fields(outcome)} - skip
     return {name: (getattr(row, name), getattr(outcome, name)) for name in names}
 
 
@@ -87,7 +87,7 @@ def test_one_usage_record_a_request_even_for_nothing(owner, usage, source):
     requests_record([outcome_make(owner, usage=usage)])
     row = UsageRecord.objects.get()
     assert row.source == source
-    for field in dataclasses.fields(TokenUsage):
+    for field in msgspec.structs.fields(TokenUsage):
         assert getattr(row, field.name) == getattr(usage, field.name, None)
 
 
@@ -102,7 +102,7 @@ def test_a_repeated_batch_changes_nothing(owner):
 
 def test_of_two_outcomes_of_one_request_the_first_counts(owner):
     first = outcome_make(owner, status=200)
-    second = dataclasses.replace(first, status=502)
+    second = msgspec.structs.replace(first, status=502)
     assert requests_record([first, second]).new == {first.request_id}
     assert RelayRequest.objects.get().status == 200
     requests_record([second])
@@ -329,10 +329,10 @@ def test_models_have_a_column_for_every_field():
         "tenant_id",
         "api_key_id",
     }
-    assert {field.name for field in dataclasses.fields(RequestOutcome)} - {
+    assert {field.name for field in msgspec.structs.fields(RequestOutcome)} - {
         "format_version"
     } <= request_columns
     attempt_columns = {field.name for field in Attempt._meta.get_fields()} | {"channel_id"}
-    assert {field.name for field in dataclasses.fields(AttemptOutcome)} <= attempt_columns
+    assert {field.name for field in msgspec.structs.fields(AttemptOutcome)} <= attempt_columns
     usage_columns = {field.name for field in UsageRecord._meta.get_fields()}
-    assert {field.name for field in dataclasses.fields(TokenUsage)} <= usage_columns
+    assert {field.name for field in msgspec.structs.fields(TokenUsage)} <= usage_columns

@@ -97,8 +97,7 @@ class StreamInspector(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WholeAnswer:
+class WholeAnswer(msgspec.Struct, frozen=True):
     """What a whole (non-streamed) 2xx body says. error: set when the body is an error object."""
 
     usage: TokenUsage | None = None
@@ -121,8 +120,7 @@ class Aggregator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """A parsed request body, as far as the relay needs it.
 
     fields: the top-level JSON members, values as the client's own bytes: what is not edited is
@@ -133,7 +131,7 @@ class Ask:
     stream: bool = False
     include_usage: bool = False
     """The client itself asked for a usage chunk in its stream."""
-    fields: Mapping[str, msgspec.Raw] = field(default_factory=dict)
+    fields: Mapping[str, msgspec.Raw] = msgspec.field(default_factory=dict)
     message_count: int = 0
     tool_count: int = 0
     body: bytes = b""

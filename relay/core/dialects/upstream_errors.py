@@ -116,7 +116,7 @@ def _from_text(body: bytes, status: int) -> UpstreamError:
 def _detail_text(detail: object) -> str:
     """FastAPI's `detail`: a text, or a list of validation errors with the place of each."""
     if isinstance(detail, list):
-        return _cut("; ".join(_one_detail(entry) for entry in detail[:10]))
+        return _cut("; ".join(_one_detail(entry) for entry in detail[:10])) or _NO_TEXT
     if isinstance(detail, dict):
         return _text(detail.get("message")) or _text(detail.get("msg")) or _NO_TEXT
     return _text(detail) or _NO_TEXT

@@ -1,11 +1,10 @@
 """One upstream event stream, framed and judged: the part that relaying and aggregating share."""
 
 import contextlib
-from collections.abc import Iterator
 
 import httpx
 
-from relay.core.dialects.base import Dialect, EventKind, StreamInspector
+from relay.core.dialects.base import Dialect, EventKind, Relayed, StreamInspector
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.core.sse import Event, EventStreamParser, EventTooLarge
@@ -61,19 +60,18 @@ class EventReader:
         finally:
             self._note(valid)
 
-    def judged(self, events: list[Event]) -> Iterator[tuple[EventKind, bytes, Event]]:
-        """(verdict, bytes for the client, event) one by one, for those who must look at each."""
-        attempt, observe = self.attempt, self._observe
-        offset = attempt.bytes_in
-        for event in events:
-            kind, out = observe(event, offset)
-            if kind is _CONTENT or kind is _PREAMBLE:
-                self._note(1)
-            elif kind is _ERROR:
-                raise error_as_data(self.facts.error)
-            elif kind is EventKind.INVALID and attempt.state.phase is Phase.PROVING:
-                raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
-            yield kind, out, event
+    def judge_one(self, event: Event) -> Relayed:
+        """One event, while its attempt is still to prove itself. Raises AttemptFailed at a disproof."""
+        attempt = self.attempt
+        relayed = self._observe(event, attempt.bytes_in)
+        kind = relayed.kind
+        if kind is _CONTENT or kind is _PREAMBLE:
+            self._note(1)
+        elif kind is _ERROR:
+            raise error_as_data(self.facts.error)
+        elif kind is EventKind.INVALID and attempt.state.phase is Phase.PROVING:
+            raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
+        return relayed
 
     def observe_rest(self, data: bytes) -> None:
         """What comes after the terminal: looked at (a late usage), never relayed, never an error."""

@@ -71,18 +71,24 @@ class StreamRelay:
         return b"".join(ready)
 
     def _prove(self, data: bytes) -> bytes:
-        has_content = False
-        for kind, out, _ in self._reader.judged(self._reader.feed(data)):
-            if kind is EventKind.CONTENT:
-                has_content = True
-            elif kind is EventKind.COMMENT and not self._held_events:
+        """Looks at each event until one carries something; from there on the read is judged as a whole.
+
+        Nothing has been sent yet, so an error behind that event in the same read still fails the attempt.
+        """
+        events = self._reader.feed(data)
+        for number, event in enumerate(events, 1):
+            kind, out = self._reader.judge_one(event)
+            if kind is EventKind.COMMENT and not self._held_events:
                 continue  # an upstream keepalive proves nothing, and nobody waits for it
-            elif kind is EventKind.TERMINAL and not self._attempt.events:
+            if kind is EventKind.TERMINAL and not self._attempt.events:
                 raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="only_terminal")
             self._hold(out)
+            if kind is EventKind.CONTENT:
+                self._reader.judge(events[number:], self._held)
+                return self._commit()
         if not self._attempt.events:
             return b""
-        if has_content or self._facts.terminal_seen or self._is_hold_over():
+        if self._facts.terminal_seen or self._is_hold_over():
             return self._commit()
         self._start_hold_timer()
         return b""

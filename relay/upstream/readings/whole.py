@@ -107,12 +107,12 @@ async def _until_terminal(reader: EventReader) -> AsyncIterator[tuple[EventKind,
     while data := await attempt.read():
         if attempt.bytes_in > MAX_WHOLE_BYTES:
             raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="aggregate")
-        for judged in reader.judged(reader.feed(data)):
-            yield judged
+        for event in reader.feed(data):
+            yield *reader.judge_one(event), event
         if reader.facts.terminal_seen:
             return
-    for judged in reader.judged(reader.close()):
-        yield judged
+    for event in reader.close():
+        yield *reader.judge_one(event), event
 
 
 def _repaired(event: Event, out: bytes) -> Event:
