@@ -4,7 +4,9 @@ import time
 
 import pytest
 
-from relay.core.retry import scrub
+from relay.core.end_reasons import EndReason
+from relay.core.errors import AttemptFailed
+from relay.core.scrubbing import scrub, scrub_failure
 
 
 @pytest.mark.parametrize(
@@ -68,3 +70,41 @@ def test_hostile_text_is_quick(text: str) -> None:
     start = time.perf_counter()
     scrub(text * (1_000_000 // len(text)))
     assert time.perf_counter() - start < 2
+
+
+SECRET = "plain words-secret"
+
+
+def a_failure(**fields):
+    return AttemptFailed(EndReason.UPSTREAM_REJECTED, status=400, **fields)
+
+
+def test_the_attempts_own_credential_goes_wherever_it_is_quoted():
+    failure = a_failure(
+        message=f"Key {SECRET} is wrong.", error_class=SECRET, code=SECRET, kind=SECRET, param=SECRET
+    )
+    scrub_failure(failure, (SECRET,))
+    assert failure.message == "Key [redacted] is wrong."
+    assert SECRET not in str(vars(failure))
+
+
+@pytest.mark.parametrize("text", ["you said 'hello'", "a" * 65, "x\ny", "sk-abcdef123456", ""])
+def test_what_is_no_word_is_no_class(text):
+    failure = a_failure(error_class=text, code=text, kind=text)
+    scrub_failure(failure, ())
+    assert (failure.error_class, failure.code, failure.kind) == ("unnamed", None, None)
+
+
+def test_words_stay():
+    failure = a_failure(
+        error_class="ConnectError", code="context_length_exceeded", kind="invalid_request_error"
+    )
+    scrub_failure(failure, (SECRET,))
+    assert (failure.error_class, failure.code) == ("ConnectError", "context_length_exceeded")
+    assert failure.kind == "invalid_request_error"
+
+
+def test_a_placeholder_for_a_key_garbles_nothing():
+    failure = a_failure(message="none of the models", error_class="none")
+    scrub_failure(failure, ("none", ""))
+    assert failure.message == "none of the models"
