@@ -85,8 +85,11 @@ class StreamInspector(Protocol):
 
     facts: StreamFacts
 
-    def observe(self, event: Event, offset: int) -> Relayed:
-        """offset: upstream bytes before this event, for soft errors. Never raises."""
+    def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
+        """`Relayed`, or as a bare tuple where each nanosecond counts. Never raises.
+
+        offset: upstream bytes before this event, for soft errors.
+        """
         ...
 
     def closing(self) -> bytes:

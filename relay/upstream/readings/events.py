@@ -4,7 +4,7 @@ import contextlib
 
 import httpx
 
-from relay.core.dialects.base import Dialect, EventKind, Relayed, StreamInspector
+from relay.core.dialects.base import Dialect, EventKind, StreamInspector
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.core.sse import Event, EventStreamParser, EventTooLarge
@@ -60,18 +60,17 @@ class EventReader:
         finally:
             self._note(valid)
 
-    def judge_one(self, event: Event) -> Relayed:
+    def judge_one(self, event: Event) -> tuple[EventKind, bytes]:
         """One event, while its attempt is still to prove itself. Raises AttemptFailed at a disproof."""
         attempt = self.attempt
-        relayed = self._observe(event, attempt.bytes_in)
-        kind = relayed.kind
+        kind, out = self._observe(event, attempt.bytes_in)
         if kind is _CONTENT or kind is _PREAMBLE:
             self._note(1)
         elif kind is _ERROR:
             raise error_as_data(self.facts.error)
         elif kind is EventKind.INVALID and attempt.state.phase is Phase.PROVING:
             raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
-        return relayed
+        return kind, out
 
     def observe_rest(self, data: bytes) -> None:
         """What comes after the terminal: looked at (a late usage), never relayed, never an error."""

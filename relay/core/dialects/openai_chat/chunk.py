@@ -1,6 +1,6 @@
 """One event of a chat completion stream, decoded as far as the relay looks at it.
 
-`read_chunk` is the hot path: a typed decode that skips everything else. A vendor that puts another type
+`strict_chunk` is the hot path: a typed decode that skips everything else. A vendor that puts another type
 where OpenAI has text or a number (a list as `content`, a float as `index`) takes the loose path, which
 keeps what fits. Must not decide anything.
 """
@@ -63,15 +63,15 @@ class NotAChunk(ValueError):
     """The data is not JSON, or not an object."""
 
 
-_read_chunk = msgspec.json.Decoder(Chunk).decode
+strict_chunk = msgspec.json.Decoder(Chunk).decode
+"""The hot path: typed. Raises ValueError or RecursionError; `loose_chunk` then takes what fits."""
 
 
-def read_chunk(data: str) -> Chunk:
+def loose_chunk(data: str) -> Chunk:
     """Raises `NotAChunk`, nothing else."""
-    try:
-        return _read_chunk(data)
-    except (ValueError, RecursionError):
-        return _loose_chunk(loose_json(data))
+    if data.startswith("["):  # `[DONE]` above all: no need to look for an object in it
+        raise NotAChunk("not an object")
+    return _chunk_of(loose_json(data))
 
 
 def loose_json(data: str) -> dict[str, object]:
@@ -81,7 +81,7 @@ def loose_json(data: str) -> dict[str, object]:
     its grammar, and clients join them. Raises `NotAChunk`; NaN and Infinity are not JSON.
     """
     try:
-        value = json.loads(data, parse_constant=_refuse_constant)
+        value = _loose_decoder.decode(data)
     except (ValueError, RecursionError):
         raise NotAChunk("not JSON") from None
     if not isinstance(value, dict):
@@ -93,7 +93,10 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _loose_chunk(value: Mapping[str, object]) -> Chunk:
+_loose_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _chunk_of(value: Mapping[str, object]) -> Chunk:
     choices = value.get("choices", msgspec.UNSET)
     groq = value.get("x_groq")
     return Chunk(

@@ -15,7 +15,8 @@ from relay.core.dialects.openai_chat.chunk import (
     ToolCallFragment,
     carries_more,
     loose_json,
-    read_chunk,
+    loose_chunk,
+    strict_chunk,
 )
 from relay.core.dialects.openai_chat.repairs import Edits, comments_of, edited, without_id_and_retry
 from relay.core.dialects.openai_chat.request import choices_asked
@@ -43,20 +44,24 @@ class OpenAIChatInspector:
         self._tool_calls = ToolCallAssembler()
         self._offset = 0
 
-    def observe(self, event: Event, offset: int) -> Relayed:
+    def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
         """See `StreamInspector`. Errors and what is INVALID are withheld: the relay tells its own."""
         if event.event == "error" and event.has_data:
             return self._failed(_named_error(event.data))
         try:
-            chunk = read_chunk(event.data)
-        except NotAChunk:
-            return self._not_a_chunk(event, offset)
+            chunk = strict_chunk(event.data)
+        except (ValueError, RecursionError):
+            try:
+                chunk = loose_chunk(event.data)
+            except NotAChunk:
+                return self._not_a_chunk(event, offset)
         choices = chunk.choices
         if not choices or chunk.error is not _UNSET:
             return self._read_uncommon(chunk, event, offset)
         if len(choices) == 1 and chunk.usage is None and self._is_plain_text(choices[0]):
-            out = without_id_and_retry(event.raw) if event.id or event.retry is not None else event.raw
-            return Relayed(_CONTENT, out)
+            if event.id or event.retry is not None:
+                return _CONTENT, without_id_and_retry(event.raw)
+            return _CONTENT, event.raw
         return self._with_choices(chunk, choices, event, offset)
 
     def closing(self) -> bytes:
@@ -71,15 +76,20 @@ class OpenAIChatInspector:
         delta = choice.delta
         if (
             delta is None
+            or not delta.content
+            or delta.reasoning_content
+            or delta.reasoning
+            or delta.refusal
+            or delta.function_call is not None
             or choice.finish_reason is not None
             or choice.usage is not None
             or delta.tool_calls
             or choice.index not in self._choices_seen
         ):
             return False
-        size = _text_bytes(delta)
-        self.facts.text_bytes += size
-        return size > 0
+        text = delta.content
+        self.facts.text_bytes += len(text) if text.isascii() else _utf8_size(text)
+        return True
 
     def _with_choices(self, chunk: Chunk, choices: list[Choice], event: Event, offset: int) -> Relayed:
         edits = Edits()
@@ -99,7 +109,8 @@ class OpenAIChatInspector:
 
     def _read_uncommon(self, chunk: Chunk, event: Event, offset: int) -> Relayed:
         """Usage, an error, Azure's prompt-filter results: model "" and its own id mean nothing there."""
-        error = _error_in(event.data)
+        is_usage_chunk = chunk.choices == [] and chunk.usage is not None and chunk.error is _UNSET
+        error = None if is_usage_chunk else _error_in(event.data)
         if error is not None:
             return self._failed(error)
         if chunk.choices:
