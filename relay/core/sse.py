@@ -195,6 +195,9 @@ class EventStreamParser:
         blank_line = line_end + line_end
         blocks = data.split(blank_line)
         tail = blocks.pop()
+        if data.count(line_end) == 2 * len(blocks) and len(data) <= self._max_event_bytes:
+            self._read_single_lines(blocks, blank_line, events)
+            return tail
         cap = self._max_event_bytes
         for block in blocks:
             raw = block + blank_line
@@ -210,6 +213,20 @@ class EventStreamParser:
                 if self._too_large:
                     return b""
         return tail
+
+    def _read_single_lines(self, blocks: list[bytes], blank_line: bytes, events: list[Event]) -> None:
+        """Blocks of one line each, whole and small: what OpenAI and those like it send."""
+        last_id = self._last_id
+        for block in blocks:
+            if block.startswith(b"data: "):
+                try:
+                    value = block[6:].decode()
+                except UnicodeDecodeError:
+                    value = block[6:].decode("utf-8", "replace")
+                events.append(Event("message", value, last_id, None, block + blank_line))
+            else:
+                self._add(block + blank_line, events)
+                last_id = self._last_id
 
     def _read_mixed(self, data: bytes, events: list[Event]) -> bytes:
         start = 0

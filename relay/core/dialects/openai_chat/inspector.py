@@ -14,8 +14,8 @@ from relay.core.dialects.openai_chat.chunk import (
     NotAChunk,
     ToolCallFragment,
     carries_more,
-    loose_json,
     loose_chunk,
+    loose_json,
     strict_chunk,
 )
 from relay.core.dialects.openai_chat.repairs import Edits, comments_of, edited, without_id_and_retry
