@@ -13,7 +13,7 @@ from gateway.reference.markdown import code, number, page, seconds, size, table
 from relay.core import stream_state
 from relay.core.stream_state import TIMERS, AttemptState, Limits, Phase, TimerRow
 from relay.core.types import RelayFlags, StreamPolicy
-from relay.upstream import attempt, pump
+from relay.upstream import attempt, pump, transport
 from relay.upstream.readings import stream
 
 _INTRO = f"""\
@@ -139,7 +139,7 @@ def _client_rows() -> Iterator[list[str]]:
         f"{seconds(state.DRAIN_S)}, {size(state.DRAIN_BYTES)}, {state.DRAINS_PER_PROCESS} a process",
         "`client_disconnected`; the upstream is closed",
     ]
-    yield ["Closing an upstream connection", seconds(attempt.CLOSE_TIMEOUT_S), "it is dropped"]
+    yield ["Closing an upstream connection", seconds(transport.CLOSE_TIMEOUT_S), "it is dropped"]
 
 
 def _bound_rows() -> Iterator[list[str]]:
