@@ -2,7 +2,7 @@
 
 import uuid
 
-import orjson
+import msgspec
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
@@ -23,11 +23,11 @@ async def request_detail(request: HttpRequest, request_id: str) -> HttpResponse:
     running = parts.engine.running.get(request_id)
     if running is not None and running.request.caller.tenant_id == caller.tenant_id:
         answer: object = {"id": request_id, "object": "relay.request", "state": "running"}
-        return HttpResponse(orjson.dumps(answer), content_type="application/json")
+        return HttpResponse(msgspec.json.encode(answer), content_type="application/json")
     view = await _recorded(caller.tenant_id, request_id)
     if view is None:
         raise Refusal(404, "There is no such request.", code="request_not_found", param="id")
-    return HttpResponse(orjson.dumps(view), content_type="application/json")
+    return HttpResponse(msgspec.json.encode(view), content_type="application/json")
 
 
 async def _recorded(tenant_id: int, request_id: str) -> RequestView | None:

@@ -3,8 +3,21 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 import uvloop
+
+from relay.core.stream_state import Limits
 
 
 def pytest_asyncio_loop_factories(config: Any, item: Any) -> Mapping[str, Callable[[], Any]]:
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def fixed_limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Shortens timers that only tests may change: `fixed_limits(first_byte_s=0.5)`."""
+
+    def shorten(**seconds: float) -> None:
+        monkeypatch.setattr("relay.upstream.plan.Limits", lambda **others: Limits(**{**seconds, **others}))
+
+    return shorten

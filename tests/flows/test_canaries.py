@@ -246,7 +246,7 @@ async def test_bad_requests_and_bad_keys(planted, everything_logged):
 BUGS = {
     "in the view": "gateway.relay_flow._candidates",
     "before sending": "relay.upstream.attempt.upstream_request",
-    "while reading": "relay.upstream.readings.events.EventReader.judged",
+    "while reading": "relay.upstream.readings.events.EventReader.judge",
     "while writing": "relay.upstream.pump.Pump._take",
     "after the end": "relay.upstream.attempt.Attempt.outcome",
 }

@@ -6,7 +6,6 @@ import pytest
 
 from channels_admin.services import channel_update
 from gateway import wiring
-from relay.core.stream_state import Limits
 from relay.upstream.pump import Pump
 from tests.factories.channels import a_policy
 from tests.flows.client import Call
@@ -116,9 +115,9 @@ async def test_a_client_that_leaves_after_the_end_mark_was_served(gateway, monke
     assert row.end_reason == "completed"
 
 
-async def test_leaving_when_only_the_usage_is_outstanding(gateway, monkeypatch):
+async def test_leaving_when_only_the_usage_is_outstanding(gateway, fixed_limits):
     """Every choice has finished: the answer is whole, and the usage is waited for a little longer."""
-    monkeypatch.setitem(Limits.__init__.__kwdefaults__, "usage_wait_s", 0.4)
+    fixed_limits(usage_wait_s=0.4)
     call = await gateway.begin_chat("finish-then-silence", stream=True)
     async with call:
         await call.read_until(b'"finish_reason":"stop"')

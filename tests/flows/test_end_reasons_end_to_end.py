@@ -12,7 +12,6 @@ import pytest
 
 from channels_admin.services import channel_update
 from gateway import wiring
-from relay.core.stream_state import Limits
 from tests.factories.channels import a_policy
 
 
@@ -115,10 +114,9 @@ WHOLE = [
 
 
 @pytest.fixture
-def short_limits(monkeypatch):
+def short_limits(fixed_limits):
     """The fixed timers: first byte 30 s, usage 5 s."""
-    monkeypatch.setitem(Limits.__init__.__kwdefaults__, "first_byte_s", 0.8)
-    monkeypatch.setitem(Limits.__init__.__kwdefaults__, "usage_wait_s", 0.3)
+    fixed_limits(first_byte_s=0.8, usage_wait_s=0.3)
 
 
 async def _ask(gateway, row: Row, **fields):
