@@ -64,6 +64,11 @@ class EventStreamParser:
     data (comments, a lone id), so that a relay can forward them.
     """
 
+    __slots__ = (
+        "_at_start", "_keep_comments", "_last_id", "_line_start", "_max_event_bytes", "_pending",
+        "_skip_lf", "_too_large", "_truncated",
+    )  # fmt: skip
+
     def __init__(
         self, *, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES, keep_comments: bool = False
     ) -> None:

@@ -51,6 +51,10 @@ class _ChoiceCalls:
 class ToolCallAssembler:
     """The tool calls of one stream, by choice. Bounded memory; never raises."""
 
+    __slots__ = (
+        "_argument_chars", "_choices", "count",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self._choices: dict[int, _ChoiceCalls] = {}
         self._argument_chars = 0

@@ -49,6 +49,15 @@ class Reading(Protocol):
 class Attempt:
     """Shared state of one try. The readings write `facts`, `events` and the two conclusions."""
 
+    __slots__ = (
+        "_body", "_deadline", "_ended_at", "_first_byte_at", "_first_event_at", "_headers_at",
+        "_interrupt", "_started_at", "_started_wall", "_trace", "_transport",
+        "_upstream_request_id", "answer", "bytes_in", "clock", "drain_bytes_left", "end_quietly",
+        "events", "expired", "facts", "finish_reasons", "is_committed", "is_detached", "is_open",
+        "is_processed", "max_event_bytes", "plan", "request", "response_status", "state",
+        "whole_usage",
+    )  # fmt: skip
+
     def __init__(
         self,
         plan: AttemptPlan,

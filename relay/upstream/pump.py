@@ -26,6 +26,12 @@ class Pump:
     on_write_timeout: called once when the client has not taken a write within `write_timeout_s`.
     """
 
+    __slots__ = (
+        "_clock", "_deadline", "_finished", "_item_waiter", "_items", "_keepalive_s",
+        "_last_write_at", "_loop", "_on_write_timeout", "_sends_keepalives", "_size",
+        "_space_waiter", "_write_timeout_s", "_writing", "bytes_out", "keepalives",
+    )  # fmt: skip
+
     def __init__(
         self,
         clock: Clock,

@@ -68,6 +68,13 @@ class _Tried:
 
 
 class RunningRequest:
+    __slots__ = (
+        "_answer", "_attempt", "_candidates", "_client_consumed", "_client_done",
+        "_client_has_left", "_early_commit", "_end_reason", "_engine", "_is_cut", "_is_draining",
+        "_is_over", "_is_reported", "_started_wall", "_status", "_stop_reason", "_tried",
+        "on_write_timeout", "request", "task",
+    )  # fmt: skip
+
     def __init__(self, engine: "Engine", request: RelayRequest, candidates: Sequence[Channel]) -> None:
         self.request = request
         self.task: asyncio.Task[None] | None = None

@@ -18,6 +18,10 @@ _CONTENT, _PREAMBLE, _ERROR = EventKind.CONTENT, EventKind.PREAMBLE, EventKind.E
 class EventReader:
     """Frames what the attempt reads, asks the inspector, and keeps the attempt's state true."""
 
+    __slots__ = (
+        "_observe", "_parser", "attempt", "facts", "inspector",
+    )  # fmt: skip
+
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         dialect: Dialect = attempt.request.dialect

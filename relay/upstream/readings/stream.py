@@ -25,6 +25,11 @@ async def read_stream(attempt: Attempt, response: httpx.Response) -> EndReason:
 class StreamRelay:
     """Holds preamble events back until the first that carries something, then passes all on."""
 
+    __slots__ = (
+        "_attempt", "_facts", "_head", "_held", "_held_bytes", "_held_events", "_hold_timer",
+        "_pump", "_reader",
+    )  # fmt: skip
+
     def __init__(self, attempt: Attempt, response: httpx.Response) -> None:
         self._attempt = attempt
         self._reader = EventReader(attempt)

@@ -36,6 +36,10 @@ _CONTENT = EventKind.CONTENT
 class OpenAIChatInspector:
     """`StreamInspector` for chat completions; legacy completions, which have no delta, are read too."""
 
+    __slots__ = (
+        "_choices_due", "_choices_seen", "_include_usage", "_offset", "_tool_calls", "facts",
+    )  # fmt: skip
+
     def __init__(self, ask: Ask) -> None:
         self.facts = StreamFacts()
         self._include_usage = ask.include_usage
