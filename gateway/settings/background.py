@@ -16,7 +16,6 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = BEAT_SCHEDULE
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
-CELERY_BEAT_SCHEDULE = BEAT_SCHEDULE
 
 if CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
     # By default a batch held by a killed worker comes back after an hour.
