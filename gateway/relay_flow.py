@@ -70,9 +70,13 @@ def caller_of(request: HttpRequest) -> Caller:
 
 
 def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> RelayRequest:
-    """What the client asks, parsed once. Raises Refusal: 404 for paths that never pass, 400 for bodies."""
+    """What the client asks, parsed once. Raises Refusal 404 (paths that never pass), 415 and 400 (bodies)."""
     method = http.method or "GET"
     path = _path(method, http.raw_path)
+    if http.wire.get(b"content-encoding", b"identity").lower() != b"identity":
+        # The header does not pass, so the bytes must not either.
+        message = "Compressed request bodies are not accepted."
+        raise Refusal(415, message, code="unsupported_content_encoding")
     family = classify(path)
     ask = dialect.parse_request(http.body)
     idempotency_key = _header(http, b"idempotency-key")

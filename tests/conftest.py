@@ -6,9 +6,9 @@ from django.db import connection
 from django.db.models.signals import post_migrate
 
 from billing import ledger_guards
-from tests.flows.fixtures import committed_db, gateway, lane_settings, own_broker_queue
+from tests.flows.fixtures import gateway, lane_settings, own_broker_queue, quick_flush
 
-__all__ = ["committed_db", "gateway", "lane_settings", "own_broker_queue"]
+__all__ = ["gateway", "lane_settings", "own_broker_queue", "quick_flush"]
 
 
 @pytest.fixture(scope="session")

@@ -98,6 +98,13 @@ class Call:
         writer.write(request)
         return cls(reader, writer)
 
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def forget(self) -> None:
+        """What was read so far: the next answer begins here."""
+        self._raw.clear()
+
     async def read_until(self, mark: bytes, within_s: float = PATIENCE_S) -> bytes:
         """Everything raw so far, once it holds `mark`."""
         async with asyncio.timeout(within_s):
