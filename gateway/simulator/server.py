@@ -102,9 +102,12 @@ class Simulator:
             self._running.add(task)
         try:
             await self._answer(exchange)
-        except (asyncio.CancelledError, ConnectionError):
+        except asyncio.CancelledError:
             received.left_at = time.monotonic()
             raise
+        except ConnectionError:  # the client has gone: aiohttp finds that out once more, and says nothing
+            received.left_at = time.monotonic()
+            return exchange.response or web.Response()
         finally:
             if task is not None:
                 self._running.discard(task)

@@ -45,7 +45,7 @@ def test_the_table_holds_exactly_these_flags_with_these_defaults():
     assert {name: flag.default for name, flag in FLAGS.items()} == DEFAULTS
 
 
-@pytest.mark.parametrize("flag", FLAGS.values(), ids=str)
+@pytest.mark.parametrize("flag", FLAGS.values(), ids=list(FLAGS))
 def test_each_default_is_a_value_the_flag_takes(flag):
     assert flag.parse(flag.default) == flag.default
     assert type(flag.parse(flag.default)) is type(flag.default)

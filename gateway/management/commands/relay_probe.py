@@ -6,7 +6,7 @@ import sys
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
-import orjson
+import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -61,7 +61,7 @@ class Command(BaseCommand):
         )
         finding = asyncio.run(probe(channel, question, networks))
         if options["json"]:
-            self.stdout.write(orjson.dumps(_fields(finding), option=orjson.OPT_INDENT_2).decode())
+            self.stdout.write(msgspec.json.format(msgspec.json.encode(_fields(finding)), indent=2).decode())
         else:
             for line in _lines(channel, question, finding):
                 self.stdout.write(line)

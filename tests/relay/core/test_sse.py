@@ -297,11 +297,12 @@ def test_memory_stays_flat_over_the_cap() -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
+    """CPU time: neighbours on the machine do not count."""
     best = float("inf")
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return best
 
 
@@ -363,7 +364,7 @@ def test_large_event_in_small_reads_is_not_rescanned() -> None:
     [event] = read(chunks)
     assert event.raw == body
     small = chunks[: len(chunks) // 4]
-    assert seconds(lambda: read(chunks)) < 12 * seconds(lambda: read(small)) + 0.05
+    assert seconds(lambda: read(chunks)) < 12 * seconds(lambda: read(small)) + 0.3
 
 
 # --- the writer -------------------------------------------------------------------------------------
