@@ -16,5 +16,7 @@ LOGGING: dict[str, Any] = {
         "httpcore": {"level": "WARNING"},
         "aiohttp": {"level": "WARNING"},
         "django.request": {"level": "ERROR"},
+        # A line for each nudge, up to twenty a second in the embedded mode.
+        "celery.app.trace": {"level": "WARNING"},
     },
 }
