@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
+from relay.core.errors import SecretUnavailable
+
 API_KEY_MARK = "sk-"
 API_KEY_BYTES = 32
 PREFIX_LETTERS = 9
@@ -155,9 +157,12 @@ class SealedSecret:
         self._plain: str | None = None
 
     def reveal(self) -> str:
-        """Raises CryptoError."""
+        """Raises SecretUnavailable."""
         if self._plain is None:
-            self._plain = sealer().unseal(self._sealed)
+            try:
+                self._plain = sealer().unseal(self._sealed)
+            except CryptoError as error:
+                raise SecretUnavailable(type(error).__name__) from error
         return self._plain
 
     def __repr__(self) -> str:

@@ -36,13 +36,15 @@ _TORN_READS_ALLOWED = 3
 class ChannelSection:
     """One immutable state of the configuration that this app owns.
 
-    channels: by id, only enabled ones that have an enabled key. flag_values: name → effective value, every
-    known flag. policies: by id. default_policy: of channels that name none.
+    channels: by id, only enabled ones that have an enabled key. listed: by id, every channel that is not
+    closed; those that are out have no keys here. index: over `listed`. flag_values: name → effective
+    value, every known flag. policies: by id. default_policy: of channels that name none.
     """
 
     version: int
     index: ChannelIndex
     channels: Mapping[int, Channel]
+    listed: Mapping[int, Channel]
     flags: RelayFlags
     flag_values: Mapping[str, object]
     default_policy: StreamPolicy
@@ -88,16 +90,18 @@ def load_channel(name: str) -> Channel | None:
 def _load(previous: ChannelSection | None, version: int) -> ChannelSection:
     since = previous.version if previous else -1
     policies, default_policy = _policies(previous, since)
-    channels = _channels(previous, since, policies, default_policy)
+    listed = _listed(previous, since, policies, default_policy)
     flags, values = _flags(previous, since)
-    if previous is None or channels is not previous.channels:
-        index = ChannelIndex(channels.values())
+    if previous is None or listed is not previous.listed:
+        index = ChannelIndex(listed.values())
+        channels: Mapping[int, Channel] = {pk: c for pk, c in listed.items() if c.keys}
     else:
-        index = previous.index
+        index, channels = previous.index, previous.channels
     return ChannelSection(
         version=version,
         index=index,
         channels=channels,
+        listed=listed,
         flags=flags,
         flag_values=values,
         default_policy=default_policy,
@@ -123,7 +127,7 @@ def _policies(previous: ChannelSection | None, since: int) -> tuple[Mapping[int,
     return policies, policies.get(default_id, StreamPolicy()) if default_id else StreamPolicy()
 
 
-def _channels(
+def _listed(
     previous: ChannelSection | None,
     since: int,
     policies: Mapping[int, StreamPolicy],
@@ -135,22 +139,21 @@ def _channels(
     # Ids first: joined with the keys, a channel would come once for each of them.
     ids = set(models.Channel.objects.filter(changed).values_list("pk", flat=True))
     if previous is not None and not ids:
-        return previous.channels
-    kept = previous.channels if previous else {}
+        return previous.listed
+    kept = previous.listed if previous else {}
     channels = {pk: channel for pk, channel in kept.items() if pk not in ids}
-    for row in _serving_rows(ids):
-        keys = _keys(row.upstream_keys.all(), kept.get(row.pk), since)
-        if keys:
-            policy = policies.get(row.policy_id, default_policy) if row.policy_id else default_policy
-            channels[row.pk] = _channel(row, keys, policy)
+    for row in _open_rows(ids):
+        is_out = row.status != RouteStatus.ENABLED.value
+        keys = () if is_out else _keys(row.upstream_keys.all(), kept.get(row.pk), since)
+        policy = policies.get(row.policy_id, default_policy) if row.policy_id else default_policy
+        channels[row.pk] = _channel(row, keys, policy)
     return dict(sorted(channels.items()))
 
 
-def _serving_rows(ids: Iterable[int]) -> Iterable[models.Channel]:
+def _open_rows(ids: Iterable[int]) -> Iterable[models.Channel]:
     keys = models.UpstreamKey.objects.filter(status=RouteStatus.ENABLED.value).order_by("pk")
-    return models.Channel.objects.filter(pk__in=ids, status=RouteStatus.ENABLED.value).prefetch_related(
-        Prefetch("upstream_keys", queryset=keys)
-    )
+    channels = models.Channel.objects.filter(pk__in=ids).exclude(status=RouteStatus.CLOSED.value)
+    return channels.prefetch_related(Prefetch("upstream_keys", queryset=keys))
 
 
 def _keys(rows: Iterable[models.UpstreamKey], known: Channel | None, since: int) -> tuple[UpstreamKey, ...]:

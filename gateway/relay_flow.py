@@ -109,7 +109,7 @@ def _path(method: str, raw_path: bytes) -> str:
 
 
 def _candidates(parts: "wiring.Wiring", caller: Caller, ask: Ask) -> list[Channel]:
-    """Channels that may serve the request, in the order they will be tried. Raises Refusal 404, 403."""
+    """Channels that may serve the request, in the order they will be tried. Raises Refusal 404, 403, 503."""
     config = parts.configuration.current
     is_allowed = is_model_allowed(caller.allowed_models, ask.model)
     if not is_allowed and not ask.model:  # it may stand in a form, a query or a path: nobody has checked it
@@ -118,6 +118,9 @@ def _candidates(parts: "wiring.Wiring", caller: Caller, ask: Ask) -> list[Channe
     tiers = config.channels.index.tiers(caller.group, ask.model)
     if tiers and is_allowed:
         return order(tiers, parts.chance)
+    if is_allowed and config.channels.index.is_listed(caller.group, ask.model):
+        message = "No channel that serves this model is available right now."
+        raise Refusal(503, message, kind="api_error", code="no_channel_available", retry_after_s=30)
     if not ask.model:
         message = "No channel serves requests without a model."
         raise Refusal(404, message, code="unknown_url")

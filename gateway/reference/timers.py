@@ -64,6 +64,7 @@ _SETTINGS = {
     "total_s": f"policy `total_timeout_seconds`, {seconds(_POLICY.total_timeout_s)}",
     "first_byte_s": f"fixed, {seconds(_LIMITS.first_byte_s)}",
     "usage_wait_s": f"fixed, {seconds(_LIMITS.usage_wait_s)}",
+    "error_body_s": f"fixed, {seconds(_LIMITS.error_body_s)}",
     "eof_wait_s": f"fixed, {seconds(_LIMITS.eof_wait_s)}",
     "upload_s": f"fixed, {seconds(_LIMITS.upload_s)}",
 }

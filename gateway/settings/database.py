@@ -26,7 +26,7 @@ def _sqlite() -> dict[str, Any]:
 
 def _from_url() -> dict[str, Any]:
     # CONN_MAX_AGE stays 0: under ASGI each console request runs in a thread of its own. The
-    # gateway's long-lived threads keep their connection by themselves (gateway.database).
+    # gateway's long-lived threads keep their connection by themselves (gateway.threads).
     return dict(dj_database_url.parse(ENV.DATABASE_URL))
 
 

@@ -65,16 +65,24 @@ class Charge(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """meaning: one sentence for operators; docs/end-reasons.md is made from it."""
+    """meaning: one sentence for operators; docs/end-reasons.md is made from it.
+
+    is_retried: before the commit point, a request that may be replayed is tried on another channel (a
+    rejection is judged by its status instead, see `relay.core.retry`). is_timeout: the client hears 504.
+    """
 
     blame: Blame
     health: HealthEffect
     charge: Charge
     meaning: str
+    is_retried: bool = False
+    is_timeout: bool = False
 
 
-def _upstream_failure(charge: Charge, meaning: str) -> Ending:
-    return Ending(Blame.UPSTREAM, HealthEffect.FAILURE, charge, meaning)
+def _upstream_failure(
+    charge: Charge, meaning: str, *, is_retried: bool = False, is_timeout: bool = False
+) -> Ending:
+    return Ending(Blame.UPSTREAM, HealthEffect.FAILURE, charge, meaning, is_retried, is_timeout)
 
 
 def _neutral(blame: Blame, meaning: str, *, charge: Charge = Charge.WHAT_ARRIVED) -> Ending:
@@ -92,43 +100,62 @@ ENDINGS: dict[EndReason, Ending] = {
         "Every choice finished, but the end mark never came; the gateway added it.",
     ),
     EndReason.INCOMPLETE: _upstream_failure(
-        Charge.WHAT_ARRIVED, "The body ended in the middle of an answer, without finish reason or end mark."
+        Charge.WHAT_ARRIVED,
+        "The body ended in the middle of an answer, without finish reason or end mark.",
+        is_retried=True,
     ),
     EndReason.UPSTREAM_ERROR_EVENT: _upstream_failure(
-        Charge.WHAT_ARRIVED, "The upstream said 200 and then sent an error."
+        Charge.WHAT_ARRIVED, "The upstream said 200 and then sent an error.", is_retried=True
     ),
     EndReason.UPSTREAM_RESET: _upstream_failure(
-        Charge.WHAT_ARRIVED, "The upstream's connection broke after the request was sent."
+        Charge.WHAT_ARRIVED, "The upstream's connection broke after the request was sent.", is_retried=True
     ),
     EndReason.UPSTREAM_PROTOCOL_ERROR: _upstream_failure(
-        Charge.WHAT_ARRIVED, "What came was broken HTTP, broken chunks, or no JSON where JSON was due."
+        Charge.WHAT_ARRIVED,
+        "What came was broken HTTP, broken chunks, or no JSON where JSON was due.",
+        is_retried=True,
     ),
     EndReason.IDLE_TIMEOUT: _upstream_failure(
-        Charge.WHAT_ARRIVED, "A running answer fell silent: no byte, or no event, for too long."
+        Charge.WHAT_ARRIVED,
+        "A running answer fell silent: no byte, or no event, for too long.",
+        is_timeout=True,
     ),
     EndReason.TOTAL_TIMEOUT: _upstream_failure(
-        Charge.WHAT_ARRIVED, "A stream was still running when its last limit came."
+        Charge.WHAT_ARRIVED, "A stream was still running when its last limit came.", is_timeout=True
     ),
     EndReason.NON_STREAM_TIMEOUT: _upstream_failure(
-        Charge.NOTHING, "A whole answer was not there in time; no further attempt is made."
+        Charge.NOTHING, "A whole answer was not there in time; no further attempt is made.", is_timeout=True
     ),
     EndReason.CONNECT_FAILED: _upstream_failure(
-        Charge.NOTHING, "No connection: refused, no name, TLS or proxy failed, too slow. Nothing was sent."
+        Charge.NOTHING,
+        "No connection: refused, no name, TLS or proxy failed, too slow. Nothing was sent.",
+        is_retried=True,
     ),
     EndReason.HEADER_TIMEOUT: _upstream_failure(
-        Charge.NOTHING, "The request went out, or could not be handed over, and no response headers came."
+        Charge.NOTHING,
+        "The request went out, or could not be handed over, and no response headers came.",
+        is_retried=True,
+        is_timeout=True,
     ),
     EndReason.FIRST_BYTE_TIMEOUT: _upstream_failure(
-        Charge.NOTHING, "200 came and then nothing at all, not even a keepalive."
+        Charge.NOTHING,
+        "200 came and then nothing at all, not even a keepalive.",
+        is_retried=True,
+        is_timeout=True,
     ),
     EndReason.FIRST_EVENT_TIMEOUT: _upstream_failure(
-        Charge.NOTHING, "200 and keepalives came, but no event that says anything."
+        Charge.NOTHING,
+        "200 and keepalives came, but no event that says anything.",
+        is_retried=True,
+        is_timeout=True,
     ),
     EndReason.BAD_CONTENT_TYPE: _upstream_failure(
-        Charge.NOTHING, "200 with something else than was asked for, an HTML page for example."
+        Charge.NOTHING,
+        "200 with something else than was asked for, an HTML page for example.",
+        is_retried=True,
     ),
     EndReason.EMPTY_RESPONSE: _upstream_failure(
-        Charge.NOTHING, "200 with an empty body, or with nothing but the end mark."
+        Charge.NOTHING, "200 with an empty body, or with nothing but the end mark.", is_retried=True
     ),
     EndReason.UPSTREAM_REJECTED: Ending(
         Blame.UPSTREAM, HealthEffect.BY_STATUS, Charge.NOTHING, "The upstream answered with an error status."

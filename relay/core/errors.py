@@ -39,6 +39,10 @@ class Refusal(RelayError):
         self.retry_after_s = retry_after_s
 
 
+class SecretUnavailable(RelayError):
+    """A channel's credential cannot be unsealed. Says why in a word, never with the sealed text."""
+
+
 class AttemptFailed(RelayError):
     """One attempt ended before its commit point.
 

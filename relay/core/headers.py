@@ -35,7 +35,7 @@ _NEVER_UPSTREAM = (
 _UPSTREAM_ALLOWED = frozenset(
     {b"content-type", b"accept", b"user-agent", b"openai-beta", b"range", b"if-range", b"if-none-match"}
 )
-"""And `anthropic-*`. No `content-encoding`: a compressed request body is unpacked at our door."""
+"""And `anthropic-*`. No `content-encoding`: a compressed request body is refused at our door."""
 _CLIENT_ALLOWED = frozenset(
     {b"content-type", b"content-disposition", b"content-encoding", b"content-range", b"content-language"}
     | {b"accept-ranges", b"etag", b"last-modified", b"cache-control", b"retry-after"}

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 
-from relay.core.end_reasons import EndReason, HealthEffect
+from relay.core.end_reasons import ENDINGS, EndReason, HealthEffect
 from relay.core.errors import AttemptFailed, Refusal
 from relay.core.scrubbing import scrub as scrub  # callers of this table scrub what they record
 from relay.core.scrubbing import word
@@ -20,30 +20,6 @@ KEY_IS_BAD = frozenset({401, 402, 403})
 """The upstream refuses the key: another one may do, the tenant is never told."""
 
 _RETRIED_STATUSES = frozenset({408, 409, 425, 429}) | KEY_IS_BAD
-_RETRIED_REASONS = frozenset(
-    {
-        EndReason.CONNECT_FAILED,
-        EndReason.HEADER_TIMEOUT,
-        EndReason.FIRST_BYTE_TIMEOUT,
-        EndReason.FIRST_EVENT_TIMEOUT,
-        EndReason.UPSTREAM_ERROR_EVENT,
-        EndReason.BAD_CONTENT_TYPE,
-        EndReason.EMPTY_RESPONSE,
-        EndReason.UPSTREAM_PROTOCOL_ERROR,
-        EndReason.INCOMPLETE,
-        EndReason.UPSTREAM_RESET,
-    }
-)
-_TIMEOUTS = frozenset(
-    {
-        EndReason.HEADER_TIMEOUT,
-        EndReason.FIRST_BYTE_TIMEOUT,
-        EndReason.FIRST_EVENT_TIMEOUT,
-        EndReason.IDLE_TIMEOUT,
-        EndReason.TOTAL_TIMEOUT,
-        EndReason.NON_STREAM_TIMEOUT,
-    }
-)
 _OWN_FAULTS = frozenset(
     {"context_length_exceeded", "string_above_max_length", "content_policy_violation", "content_filter"}
     | {"invalid_prompt"}
@@ -74,7 +50,7 @@ def starts_another_attempt(failure: AttemptFailed, *, claimed: bool) -> bool:
         return _is_retried_status(failure.status or 0, claimed=claimed)
     if failure.reason is EndReason.UPSTREAM_ERROR_EVENT and (failure.status or 0) >= 400:
         return _is_retried_status(failure.status or 0, claimed=claimed)
-    return failure.reason in _RETRIED_REASONS
+    return ENDINGS[failure.reason].is_retried
 
 
 def rejection_effect(status: int, *, claimed: bool) -> HealthEffect:
@@ -162,7 +138,7 @@ def _default_kind(status: int) -> str:
 
 def _is_timeout(failure: AttemptFailed) -> bool:
     """Of any phase: a connect that timed out is told apart by its error class alone."""
-    return failure.reason in _TIMEOUTS or (
+    return ENDINGS[failure.reason].is_timeout or (
         failure.reason is EndReason.CONNECT_FAILED and "timeout" in failure.error_class.lower()
     )
 

@@ -19,6 +19,8 @@ UPLOAD_TIMEOUT_S = 60.0
 FIRST_BYTE_TIMEOUT_S = 30.0
 USAGE_WAIT_S = 5.0
 """After every choice has finished: how long the usage and the terminal may still take."""
+ERROR_BODY_TIMEOUT_S = 5.0
+"""For the message in an error answer; its status is known already."""
 EOF_WAIT_S = 0.25
 """After the terminal the client is done; so long we wait for the body's end, to reuse the connection."""
 KEEPALIVE_S = 15.0
@@ -95,6 +97,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total_s: float = 0.0
     first_byte_s: float = FIRST_BYTE_TIMEOUT_S
     usage_wait_s: float = USAGE_WAIT_S
+    error_body_s: float = ERROR_BODY_TIMEOUT_S
     eof_wait_s: float = EOF_WAIT_S
     upload_s: float = UPLOAD_TIMEOUT_S
 
@@ -122,7 +125,7 @@ TIMERS: dict[Phase, tuple[TimerRow, ...]] = {
         _row("sent_at", "header_s", EndReason.HEADER_TIMEOUT),
         _WHOLE,
     ),
-    Phase.READING_ERROR: (_row("headers_at", "usage_wait_s", EndReason.UPSTREAM_REJECTED),),
+    Phase.READING_ERROR: (_row("headers_at", "error_body_s", EndReason.UPSTREAM_REJECTED),),
     Phase.PROVING: (
         _row("stuck_since", "first_byte_s", EndReason.FIRST_BYTE_TIMEOUT),
         _row("headers_at", "first_event_s", EndReason.FIRST_EVENT_TIMEOUT),
@@ -137,7 +140,7 @@ TIMERS: dict[Phase, tuple[TimerRow, ...]] = {
     Phase.FINISHING: (_row("last_event_at", "usage_wait_s", EndReason.COMPLETED_WITHOUT_TERMINAL),),
     Phase.CLOSING: (_row("last_byte_at", "eof_wait_s", EndReason.COMPLETED),),
     Phase.READING_WHOLE: (_WHOLE,),
-    Phase.READING_RAW: (_row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT), _TOTAL),
+    Phase.READING_RAW: (_row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT),),
     Phase.ENDED: (),
 }
 """Which timers run in which phase. Each belongs to the phase; the earliest that is due ends the attempt."""

@@ -35,7 +35,9 @@ class KeyMode(StrEnum):
 class Secret(Protocol):
     """A credential that is unsealed on first use and never shows in a repr."""
 
-    def reveal(self) -> str: ...
+    def reveal(self) -> str:
+        """Raises `relay.core.errors.SecretUnavailable`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ class Head(msgspec.Struct, frozen=True):
     is_event_stream: bool = False
 
 
-def stream_head(upstream_headers: list[tuple[bytes, bytes]]) -> Head:
+def stream_head(upstream_headers: list[tuple[bytes, bytes]], status: int = 200) -> Head:
     """An SSE head: the upstream's own headers that may pass, never a length or a coding."""
     passed = tuple(pair for pair in upstream_headers if pair[0].lower() not in _STREAM_OWN)
-    return Head(200, SSE_HEADERS + passed, is_event_stream=True)
+    return Head(status, SSE_HEADERS + passed, is_event_stream=True)
 
 
 class Answer:

@@ -11,17 +11,16 @@ from typing import Protocol
 import httpx
 
 from relay.core.dialects.base import StreamFacts
-from relay.core.end_reasons import SUCCESSFUL, EndReason
-from relay.core.errors import AttemptFailed
+from relay.core.end_reasons import EndReason
+from relay.core.errors import AttemptFailed, SecretUnavailable
 from relay.core.headers import client_headers, upstream_request_id
-from relay.core.outcomes import AttemptOutcome
 from relay.core.request import RelayRequest
 from relay.core.stream_state import AttemptState, Phase, Signal
 from relay.core.usage import TokenUsage
-from relay.upstream.answer import Answer
+from relay.upstream.answer import Answer, Head
 from relay.upstream.deadline import Deadline
 from relay.upstream.failures import failure_of
-from relay.upstream.plan import AttemptPlan, Mode, upstream_host, upstream_request
+from relay.upstream.plan import AttemptPlan, Mode, upstream_request
 from relay.upstream.ports import Clock
 from relay.upstream.transport import (
     EXT_CONNECT_TIMEOUT_S,
@@ -41,21 +40,34 @@ _UNSENT_POLL_S = 0.25
 
 
 class Reading(Protocol):
-    """One way to read a 2xx answer; see `relay.upstream.reading`."""
+    """One way to read a 2xx answer; see `relay.upstream.readings`."""
 
     async def __call__(self, attempt: "Attempt", response: httpx.Response) -> EndReason: ...
+
+
+class Marks:
+    """When what happened: monotonic seconds, but for `started_wall` (since the epoch)."""
+
+    __slots__ = ("ended_at", "first_byte_at", "first_event_at", "headers_at", "started_at", "started_wall")
+
+    def __init__(self, started_at: float, started_wall: float) -> None:
+        self.started_at = started_at
+        self.started_wall = started_wall
+        self.headers_at: float | None = None
+        self.first_byte_at: float | None = None
+        self.first_event_at: float | None = None
+        self.ended_at = started_at
 
 
 class Attempt:
     """Shared state of one try. The readings write `facts`, `events` and the two conclusions."""
 
     __slots__ = (
-        "_body", "_deadline", "_ended_at", "_first_byte_at", "_first_event_at", "_headers_at",
-        "_interrupt", "_started_at", "_started_wall", "_trace", "_transport",
-        "_upstream_request_id", "answer", "bytes_in", "clock", "drain_bytes_left", "end_quietly",
-        "events", "expired", "facts", "finish_reasons", "is_committed", "is_detached", "is_open",
-        "is_processed", "max_event_bytes", "plan", "request", "response_status", "state",
-        "whole_usage",
+        "_body", "_deadline", "_interrupt", "_transport", "answer", "bytes_in", "clock",
+        "drain_bytes_left", "end_quietly", "events", "expired", "facts", "finish_reasons",
+        "is_committed", "is_detached", "is_open", "is_processed", "marks", "max_event_bytes", "plan",
+        "rejection", "request", "response_status", "revealed", "state", "trace",
+        "upstream_request_id", "whole_usage",
     )  # fmt: skip
 
     def __init__(
@@ -94,16 +106,15 @@ class Attempt:
         self.finish_reasons: tuple[str, ...] = ()
         self._transport = transport
         self._interrupt = interrupt
-        self._trace = DialTrace()
+        self.trace = DialTrace()
+        self.marks = Marks(clock.now(), clock.wall())
+        self.upstream_request_id = ""
+        self.revealed = ""
+        """The credential in use, to take it out of what the upstream quotes."""
+        self.rejection: AttemptFailed | None = None
+        """What the headers of an error answer said, should its body not come."""
         self._deadline = Deadline(clock, self._on_deadline)
         self._body: BodyStream | None = None
-        self._started_at = clock.now()
-        self._started_wall = clock.wall()
-        self._ended_at = self._started_at
-        self._headers_at: float | None = None
-        self._first_byte_at: float | None = None
-        self._first_event_at: float | None = None
-        self._upstream_request_id = ""
 
     async def run(self, reading: Reading) -> EndReason:
         self.is_open = True
@@ -112,7 +123,7 @@ class Attempt:
             return await reading(self, response)
         finally:
             self.is_open = False
-            self._ended_at = self.clock.now()
+            self.marks.ended_at = self.clock.now()
             self._deadline.close()
             await self._close()
 
@@ -134,8 +145,8 @@ class Attempt:
 
     def note_valid_event(self) -> None:
         now = self.clock.now()
-        if self._first_event_at is None:
-            self._first_event_at = now
+        if self.marks.first_event_at is None:
+            self.marks.first_event_at = now
         self.state.apply(Signal.VALID_EVENT, now)
 
     def passed_headers(self, response: httpx.Response) -> list[tuple[bytes, bytes]]:
@@ -145,12 +156,23 @@ class Attempt:
         """The phase or its limits changed while a read is waiting."""
         self._deadline.move(self.state.due()[0])
 
+    def commit(self, head: Head) -> None:
+        """The commit point: the client gets this head, and no other attempt may answer."""
+        self.is_committed = True
+        self.answer.begin(head)
+
     # The wire.
 
     async def _open(self) -> httpx.Response:
-        request = upstream_request(self.request, self.plan)
+        try:
+            self.revealed = self.plan.key.secret.reveal()
+        except SecretUnavailable as error:
+            raise AttemptFailed(
+                EndReason.CONNECT_FAILED, error_class=f"secret_{error}", nothing_sent=True
+            ) from error
+        request = upstream_request(self.request, self.plan, self.revealed)
         request.extensions = {
-            EXT_TRACE: self._trace,
+            EXT_TRACE: self.trace,
             EXT_CONNECT_TIMEOUT_S: self.plan.channel.connect_timeout_s,
             EXT_PROXY: self.plan.channel.proxy_url or None,
             EXT_FRESH_CONNECTION: not self.request.is_replayable,
@@ -165,9 +187,9 @@ class Attempt:
             self._copy_trace()
         assert isinstance(response.stream, BodyStream)  # noqa: S101  our transports give nothing else
         self._body = response.stream
-        self._headers_at = self.clock.now()
+        self.marks.headers_at = self.clock.now()
         self.response_status = response.status_code
-        self._upstream_request_id = upstream_request_id(response.headers.raw)
+        self.upstream_request_id = upstream_request_id(response.headers.raw)
         if not (200 <= response.status_code < 300 or self._is_not_modified()):
             raise await self._rejection(response)
         return response
@@ -179,6 +201,13 @@ class Attempt:
         """Reads the error body, for its message only, at most 64 KiB and 5 s."""
         self.state.apply(Signal.REJECTED, self.clock.now())
         status = response.status_code
+        retry_after = response.headers.get("retry-after")
+        self.rejection = AttemptFailed(
+            EndReason.UPSTREAM_REJECTED,
+            status=status,
+            error_class=f"status_{status}",
+            retry_after=retry_after,
+        )
         parts: list[bytes] = []
         size = 0
         with contextlib.suppress(AttemptFailed):
@@ -194,7 +223,7 @@ class Attempt:
             code=error.code or None,
             kind=error.kind or None,
             param=error.param,
-            retry_after=response.headers.get("retry-after"),
+            retry_after=retry_after,
         )
 
     async def _close(self) -> None:
@@ -203,7 +232,8 @@ class Attempt:
                 await self._body.aclose()
 
     def _on_deadline(self) -> None:
-        self._copy_trace()
+        if self.state.phase is Phase.REQUESTING:
+            self._copy_trace()
         due, reason = self.state.due()
         now = self.clock.now()
         if now >= due:
@@ -215,13 +245,13 @@ class Attempt:
         self._deadline.move(due)
 
     def _copy_trace(self) -> None:
-        self.state.connected_at = self._trace.connected_at
-        self.state.sent_at = self._trace.sent_at
+        self.state.connected_at = self.trace.connected_at
+        self.state.sent_at = self.trace.sent_at
 
     def _note_bytes(self, data: bytes) -> None:
         now = self.clock.now()
-        if self._first_byte_at is None:
-            self._first_byte_at = now
+        if self.marks.first_byte_at is None:
+            self.marks.first_byte_at = now
         self.state.last_byte_at = now
         self.bytes_in += len(data)
         if self.drain_bytes_left is not None:
@@ -229,71 +259,9 @@ class Attempt:
             if self.drain_bytes_left < 0:
                 self.state.read_until = now
 
-    # The record.
-
     @property
     def usage(self) -> TokenUsage | None:
         return self.facts.usage or self.whole_usage
-
-    @property
-    def first_event_at(self) -> float | None:
-        return self._first_event_at
-
-    def outcome(
-        self,
-        end_reason: EndReason,
-        *,
-        error_class: str,
-        what_next: str,
-        keepalives: int,
-        client_consumed: bool,
-    ) -> AttemptOutcome:
-        facts = self.facts
-        usage = self.usage
-        last_event_at = self.state.last_event_at
-        finish_reasons = tuple(facts.finish_reasons[index] for index in sorted(facts.finish_reasons))
-        return AttemptOutcome(
-            number=self.plan.number,
-            channel_id=self.plan.channel.id,
-            channel_name=self.plan.channel.name,
-            upstream_key_id=self.plan.key.id,
-            upstream_host=upstream_host(self.plan.channel.base_url),
-            model_sent=self.plan.model_sent,
-            stream_asked=self.request.ask.stream,
-            stream_sent=self.plan.mode.asks_for_stream
-            or (self.plan.mode is Mode.RAW and self.request.ask.stream),
-            end_reason=end_reason,
-            decision=f"{self.plan.decision}; {what_next}" if what_next else self.plan.decision,
-            error_class=error_class,
-            status=self.response_status,
-            upstream_request_id=self._upstream_request_id,
-            started_at=self._started_wall,
-            connect_ms=self._ms(self._trace.connected_at),
-            header_ms=self._ms(self._headers_at),
-            first_byte_ms=self._ms(self._first_byte_at),
-            first_event_ms=self._ms(self._first_event_at),
-            last_event_at=None
-            if last_event_at is None
-            else self._started_wall + last_event_at - self._started_at,
-            duration_ms=self._ms(self._ended_at) or 0.0,
-            events=self.events,
-            bytes=self.bytes_in,
-            keepalives=keepalives if self.is_committed else 0,
-            finish_reasons=finish_reasons or self.finish_reasons,
-            soft_error_count=facts.soft_error_count,
-            soft_errors=tuple(facts.soft_errors),
-            terminal_seen=facts.terminal_seen,
-            committed=self.is_committed,
-            upstream_connected=self._trace.connected_at is not None,
-            stream_processed=self.is_processed,
-            stream_finished=end_reason in SUCCESSFUL,
-            usage_complete=usage is not None and usage.is_complete,
-            client_consumed=client_consumed and self.is_committed,
-            usage=usage,
-        )
-
-    def _ms(self, at: float | None) -> float | None:
-        return None if at is None else round((at - self._started_at) * 1000, 3)
 
 
 def _cannot_end_quietly() -> EndReason:

@@ -122,7 +122,7 @@ def upstream_host(base_url: str) -> str:
     return httpx.URL(base_url).netloc.decode("ascii")
 
 
-def upstream_request(request: RelayRequest, plan: AttemptPlan) -> httpx.Request:
+def upstream_request(request: RelayRequest, plan: AttemptPlan, secret: str) -> httpx.Request:
     """The request for the wire, complete: httpx, which is not asked to, would take longer over its defaults.
 
     AttemptFailed (nothing sent) when the channel's settings cannot make one.
@@ -130,7 +130,7 @@ def upstream_request(request: RelayRequest, plan: AttemptPlan) -> httpx.Request:
     channel = plan.channel
     try:
         target = _target(channel.kind, channel.base_url, request.path, request.query)
-        headers = _headers(request, plan)
+        headers = _headers(request, plan, secret)
     except (KeyError, ValueError, httpx.InvalidURL) as error:
         raise AttemptFailed(
             EndReason.CONNECT_FAILED, error_class=f"configuration_{type(error).__name__}", nothing_sent=True
@@ -150,13 +150,13 @@ def upstream_request(request: RelayRequest, plan: AttemptPlan) -> httpx.Request:
     return made
 
 
-def _headers(request: RelayRequest, plan: AttemptPlan) -> list[tuple[bytes, bytes]]:
+def _headers(request: RelayRequest, plan: AttemptPlan, secret: str) -> list[tuple[bytes, bytes]]:
     channel = plan.channel
     headers = upstream_headers(request.headers)
     if channel.header_overrides:
         overrides = {n.lower().encode(): value.encode() for n, value in channel.header_overrides.items()}
         headers = [*(pair for pair in headers if pair[0] not in overrides), *overrides.items()]
-    headers.extend(UPSTREAM_KINDS[channel.kind].credentials(plan.key.secret.reveal()))
+    headers.extend(UPSTREAM_KINDS[channel.kind].credentials(secret))
     headers.append(_IDENTITY)
     if request.upstream_idempotency_key is not None:
         headers.append((b"idempotency-key", request.upstream_idempotency_key.encode()))

@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING
 from relay.core.end_reasons import CLIENT_SIDE, SUCCESSFUL, EndReason
 from relay.core.errors import AttemptFailed, Refusal, described
 from relay.core.outcomes import RequestOutcome
+from relay.core.refusals import refusal_for_stop
 from relay.core.request import RelayRequest
 from relay.core.retry import final_refusal, starts_another_attempt
 from relay.core.scrubbing import scrub_failure
-from relay.core.selection import claims, pick_key
+from relay.core.selection import claims
 from relay.core.stream_state import DRAIN_BYTES, DRAIN_S, EARLY_COMMIT_FORCED_S, USAGE_WAIT_S
-from relay.core.types import Channel, DisconnectPolicy, StreamMode, UpstreamKey
+from relay.core.types import Channel, DisconnectPolicy, StreamMode
 from relay.upstream.aio_tasks import spawn
 from relay.upstream.answer import Answer, Head, stream_head
 from relay.upstream.attempt import Attempt
+from relay.upstream.choices import Choice, choices
 from relay.upstream.plan import Mode, make_plan, mode_of, upstream_host
 from relay.upstream.ports import Timer
 from relay.upstream.pump import Pump
 from relay.upstream.readings import READINGS
+from relay.upstream.record import RequestEnd, Tried, request_outcome
 from relay.upstream.transport import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -35,36 +38,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLIENT_LEFT_STATUS = 499
-
-
-def _refusal_for(reason: EndReason) -> Refusal:
-    """What the client is told when not the upstream but one of us ended its request."""
-    match reason:
-        case EndReason.BALANCE_EXHAUSTED:
-            kind = "insufficient_quota"
-            return Refusal(402, "The balance is used up.", kind=kind, code=kind)
-        case EndReason.REVOKED:
-            kind = "authentication_error"
-            return Refusal(401, "The API key was revoked.", kind=kind, code="api_key_revoked")
-        case EndReason.STOPPED_BY_OPERATOR:
-            return Refusal(503, "An operator stopped the request.", kind="api_error", code=reason.value)
-        case EndReason.GATEWAY_SHUTDOWN:
-            message = "The gateway is shutting down."
-            return Refusal(503, message, kind="api_error", code=reason.value, retry_after_s=1)
-        case _:
-            return Refusal(500, "The gateway failed.", kind="api_error", code="gateway_error")
-
-
-class _Tried:
-    """An attempt that is over, and what was decided then."""
-
-    __slots__ = ("attempt", "end_reason", "error_class", "what_next")
-
-    def __init__(self, attempt: Attempt, end_reason: EndReason, error_class: str = "") -> None:
-        self.attempt = attempt
-        self.end_reason = end_reason
-        self.error_class = error_class
-        self.what_next = ""
 
 
 class RunningRequest:
@@ -84,7 +57,7 @@ class RunningRequest:
         self._candidates = candidates
         self._answer = Answer(Pump(engine.clock, self._on_write_timeout))
         self._started_wall = engine.clock.wall()
-        self._tried: list[_Tried] = []
+        self._tried: list[Tried] = []
         self._attempt: Attempt | None = None
         self._stop_reason: EndReason | None = None
         self._end_reason: EndReason | None = None
@@ -177,48 +150,45 @@ class RunningRequest:
 
     async def _try_candidates(self) -> None:
         failures: list[AttemptFailed] = []
-        for channel, key, decision in self._choices():
-            tried = await self._try(channel, key, decision)
-            if isinstance(tried, EndReason):
-                self._conclude(tried)
+        for choice in self._choices():
+            if self._stop_reason is not None:
+                break
+            end = await self._try(choice)
+            if isinstance(end, EndReason):
+                self._conclude(end)
                 return
-            failures.append(tried)
-            if self._attempt_was_committed or not self._may_go_on(tried, channel):
+            failures.append(end)
+            if self._attempt_was_committed or not self._may_go_on(end, choice.channel):
                 break
         if self._stop_reason is not None:
             self._conclude(self._stop_reason)
-        elif failures:
-            now = datetime.datetime.fromtimestamp(self._engine.clock.wall(), datetime.UTC)
-            self._conclude(failures[-1].reason, final_refusal(failures, now=now))
-        else:
-            self._conclude(EndReason.GATEWAY_ERROR)
+            return
+        now = datetime.datetime.fromtimestamp(self._engine.clock.wall(), datetime.UTC)
+        reason = failures[-1].reason if failures else EndReason.GATEWAY_ERROR
+        self._conclude(reason, final_refusal(failures, now=now))
 
-    def _choices(self) -> Iterator[tuple[Channel, UpstreamKey, str]]:
-        """Channels in order, each once, as long as flags and budget allow a further attempt."""
-        control = self._engine.control
-        began = self._engine.clock.now()
-        offered = 0
-        for channel in self._candidates:
-            if self._stop_reason is not None:
-                return
-            flags = control.flags()
-            key = pick_key(channel, self._engine.next_key_turn(channel), self._engine.chance)
-            if offered > 0:
-                if offered > flags.retry_times:
-                    return
-                over_budget = self._engine.clock.now() - began >= flags.retry_budget_s
-                if over_budget and not self.request.is_image:
-                    return
-            if not control.is_usable(channel, key):
-                continue
-            offered += 1
-            place = "first choice" if offered == 1 else f"choice {offered}"
-            yield channel, key, f"{place}: priority {channel.priority}, weight {channel.weight}"
-
-    async def _try(self, channel: Channel, key: UpstreamKey, decision: str) -> EndReason | AttemptFailed:
+    def _choices(self) -> Iterator[Choice]:
         engine = self._engine
-        number = len(self._tried) + 1
-        plan = make_plan(self.request, channel, key, engine.control.flags(), number=number, decision=decision)
+        return choices(
+            self.request,
+            self._candidates,
+            control=engine.control,
+            clock=engine.clock,
+            chance=engine.chance,
+            next_key_turn=engine.next_key_turn,
+        )
+
+    async def _try(self, choice: Choice) -> EndReason | AttemptFailed:
+        engine = self._engine
+        flags = engine.control.flags()
+        plan = make_plan(
+            self.request,
+            choice.channel,
+            choice.key,
+            flags,
+            number=len(self._tried) + 1,
+            decision=choice.decision,
+        )
         attempt = self._attempt = Attempt(
             plan,
             self.request,
@@ -231,11 +201,11 @@ class RunningRequest:
         end = await self._outcome_of(attempt)
         self._attempt = None
         if isinstance(end, AttemptFailed):
-            # No failure of an attempt comes before its credential was unsealed.
-            scrub_failure(end, (key.secret.reveal(), upstream_host(channel.base_url).partition(":")[0]))
-            self._tried.append(_Tried(attempt, end.reason, end.error_class))
+            host = upstream_host(choice.channel.base_url).partition(":")[0]
+            scrub_failure(end, tuple(filter(None, (attempt.revealed, host))))
+            self._tried.append(Tried(attempt, end.reason, end.error_class))
         else:
-            self._tried.append(_Tried(attempt, end))
+            self._tried.append(Tried(attempt, end))
         return end
 
     async def _outcome_of(self, attempt: Attempt) -> EndReason | AttemptFailed:
@@ -244,6 +214,9 @@ class RunningRequest:
             return await attempt.run(READINGS[attempt.plan.mode])
         except AttemptFailed as failure:
             return failure
+        except Exception as error:  # noqa: BLE001  a bug of ours ends this attempt, and is recorded as its end
+            logger.error("an attempt failed in the gateway: %s", described(error))  # noqa: TRY400  no message
+            return EndReason.GATEWAY_ERROR
         except asyncio.CancelledError:
             if self._stop_reason is None and attempt.expired is None:
                 self._stop_reason = EndReason.GATEWAY_SHUTDOWN  # the loop is going down: not our cancel
@@ -265,7 +238,9 @@ class RunningRequest:
                 return failure
         if attempt.expired is EndReason.CLIENT_DISCONNECTED:
             return attempt.expired
-        return AttemptFailed(attempt.expired, status=attempt.response_status, error_class="timeout")
+        if attempt.expired is EndReason.UPSTREAM_REJECTED and attempt.rejection is not None:
+            return attempt.rejection
+        return AttemptFailed(attempt.expired, error_class="timeout")
 
     @property
     def _attempt_was_committed(self) -> bool:
@@ -295,7 +270,7 @@ class RunningRequest:
         self._end_reason = reason
         if reason in SUCCESSFUL:
             return
-        told = refusal or _refusal_for(reason)
+        told = refusal or refusal_for_stop(reason)
         if not self._answer.is_begun:
             self._status = CLIENT_LEFT_STATUS if reason in CLIENT_SIDE else told.status
             self._answer.refuse(told)
@@ -315,52 +290,21 @@ class RunningRequest:
         self._engine.recorder.report(self._request_outcome())
 
     def _request_outcome(self) -> RequestOutcome:
-        request, pump = self.request, self._answer.pump
-        attempts = tuple(
-            tried.attempt.outcome(
-                tried.end_reason if tried is not self._tried[-1] else self._last_reason(tried),
-                error_class=tried.error_class,
-                what_next=tried.what_next,
-                keepalives=pump.keepalives,
-                client_consumed=self._client_consumed,
-            )
-            for tried in self._tried
-        )
-        last = self._tried[-1].attempt if self._tried else None
-        head = self._answer.head.result() if self._answer.is_begun else None
-        whole_bytes = len(head.body) if head is not None and head.body is not None else 0
-        return RequestOutcome(
-            request_id=request.id,
-            tenant_id=request.caller.tenant_id,
-            api_key_id=request.caller.api_key_id,
-            group=request.caller.group,
-            method=request.method,
-            path=request.path,
-            family=request.family,
-            dialect=request.dialect.name,
-            model_asked=request.ask.model,
-            model_answered=last.facts.model if last is not None else "",
-            stream_asked=request.ask.stream,
+        if self._is_draining:  # the client left in the middle; what was read since is for the usage only
+            self._tried[-1].end_reason = EndReason.CLIENT_DISCONNECTED
+        end = RequestEnd(
             end_reason=self._end_reason or EndReason.GATEWAY_ERROR,
-            status=head.status if head is not None else self._status,
-            started_at=self._started_wall,
-            duration_ms=round((self._engine.clock.now() - request.received_at) * 1000, 3),
-            first_event_ms=self._first_event_ms(last),
-            client_request_id=request.client_request_id,
-            request_bytes=len(request.body),
-            response_bytes=pump.bytes_out + (whole_bytes if self._client_consumed else 0),
-            message_count=request.ask.message_count,
-            tool_count=request.ask.tool_count,
-            usage=last.usage if last is not None and last.is_committed else None,
-            attempts=attempts,
+            head=self._answer.head.result() if self._answer.is_begun else None,
+            status=self._status,
+            started_wall=self._started_wall,
+            ended_at=self._engine.clock.now(),
+            client_consumed=self._client_consumed,
         )
-
-    def _last_reason(self, tried: _Tried) -> EndReason:
-        return self._end_reason if self._is_draining and self._end_reason else tried.end_reason
-
-    def _first_event_ms(self, last: Attempt | None) -> float | None:
-        at = last.first_event_at if last is not None else None
-        return None if at is None else round((at - self.request.received_at) * 1000, 3)
+        try:
+            return request_outcome(self.request, self._tried, end, self._answer.pump)
+        except Exception as error:  # noqa: BLE001  a request without its attempts is better than none
+            logger.error("a record could not be made whole: %s", described(error))  # noqa: TRY400  no message
+            return request_outcome(self.request, (), end, self._answer.pump)
 
     # Interruptions.
 

@@ -112,7 +112,7 @@ class BodyStream(httpx.AsyncByteStream):
 
 
 class RelayTransport(Protocol):
-    """The shape both implementations share, for type hints of those who are handed one."""
+    """The shape all implementations share, for type hints of those who are handed one."""
 
     async def start(self) -> None: ...
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...

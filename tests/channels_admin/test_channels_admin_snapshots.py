@@ -109,8 +109,13 @@ def test_only_enabled_channels_with_enabled_keys_are_in(status):
     services.upstream_key_set_status(upstream_key_id=keyless.upstream_keys.get().pk, status=status)
     section = load_section(None)
     assert set(section.channels) == {serving.pk}
-    assert [channel.id for channel in section.index] == [serving.pk]
+    assert [
+        [channel.id for channel in tier] for tier in section.index.tiers("default", serving.models[0])
+    ] == [[serving.pk]]
     assert {off.pk, keyless.pk, empty.pk}.isdisjoint(section.channels)
+    assert (off.pk in section.listed) is (status != RouteStatus.CLOSED)
+    assert {keyless.pk, empty.pk} <= set(section.listed)
+    assert all(not section.listed[pk].keys for pk in section.listed if pk != serving.pk)
 
 
 def test_a_changed_channel_is_new_and_every_other_object_is_reused():

@@ -19,11 +19,11 @@ async def read_raw(attempt: Attempt, response: httpx.Response) -> EndReason:
     head = Head(response.status_code, tuple(_headers(attempt, response)))
     may_be_empty = _may_be_empty(attempt, response)
     if may_be_empty:
-        _commit(attempt, head)
+        attempt.commit(head)
     pump = attempt.answer.pump
     while data := await attempt.read():
         if not attempt.is_committed:
-            _commit(attempt, head)
+            attempt.commit(head)
         waited_s = await pump.put(data)
         if waited_s:
             attempt.state.shift(waited_s)
@@ -32,11 +32,6 @@ async def read_raw(attempt: Attempt, response: httpx.Response) -> EndReason:
     attempt.is_processed = True
     attempt.facts.terminal_seen = True
     return EndReason.COMPLETED
-
-
-def _commit(attempt: Attempt, head: Head) -> None:
-    attempt.is_committed = True
-    attempt.answer.begin(head)
 
 
 def _headers(attempt: Attempt, response: httpx.Response) -> list[tuple[bytes, bytes]]:

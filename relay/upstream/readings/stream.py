@@ -35,7 +35,7 @@ class StreamRelay:
         self._reader = EventReader(attempt)
         self._facts = attempt.facts
         self._pump = attempt.answer.pump
-        self._head = stream_head(attempt.passed_headers(response))
+        self._head = stream_head(attempt.passed_headers(response), response.status_code)
         self._held: list[bytes] = []
         self._held_events = 0
         self._held_bytes = 0
@@ -123,8 +123,7 @@ class StreamRelay:
 
     def _commit(self) -> bytes:
         """The commit point. Returns what was held."""
-        self._attempt.is_committed = True
-        self._attempt.answer.begin(self._head)
+        self._attempt.commit(self._head)
         held = b"".join(self._held)
         self._held.clear()
         return held

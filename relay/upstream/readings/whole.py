@@ -42,8 +42,7 @@ async def read_exploded(attempt: Attempt, response: httpx.Response) -> EndReason
     if media_type(response) == EVENT_STREAM:
         raise AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="stream_for_json")
     body = await _checked_body(attempt, response)
-    attempt.is_committed = True
-    attempt.answer.begin(stream_head(attempt.passed_headers(response)))
+    attempt.commit(stream_head(attempt.passed_headers(response)))
     await _send_as_events(attempt, body)
     return EndReason.COMPLETED
 
@@ -69,8 +68,7 @@ async def _checked_body(attempt: Attempt, response: httpx.Response) -> bytes:
 
 def _commit_whole(attempt: Attempt, response: httpx.Response, body: bytes) -> None:
     passed = tuple(p for p in attempt.passed_headers(response) if p[0].lower() not in _OWN_HEADERS)
-    attempt.is_committed = True
-    attempt.answer.begin(Head(200, (_JSON, *passed), body=body))
+    attempt.commit(Head(200, (_JSON, *passed), body=body))
 
 
 async def _aggregate(attempt: Attempt, response: httpx.Response) -> EndReason:

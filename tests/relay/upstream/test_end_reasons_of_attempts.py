@@ -356,6 +356,35 @@ async def test_gateway_error(runtime, monkeypatch, caplog):
     assert secret not in caplog.text
 
 
+async def test_gateway_error_in_mid_stream_keeps_the_attempt_and_tells_in_band(runtime, monkeypatch):
+    client = runtime.ask()
+    body = await runtime.streaming(HELLO)
+
+    def explode(*_args):
+        raise RuntimeError
+
+    monkeypatch.setattr("relay.upstream.readings.events.EventReader.judge", explode)
+    body.send(WORLD)
+    await client.end()
+    [attempt] = runtime.recorder.one.attempts
+    assert attempt.end_reason is runtime.recorder.one.end_reason is EndReason.GATEWAY_ERROR
+    assert attempt.events == 1
+    _assert_in_band_error(client, after=HELLO)
+
+
+async def test_a_record_that_cannot_be_made_whole_is_still_a_record(runtime, monkeypatch):
+    client = runtime.ask()
+
+    def explode(*_args):
+        raise RuntimeError
+
+    monkeypatch.setattr("relay.upstream.record._attempt_outcome", explode)
+    (await runtime.streaming(HELLO, STOP, DONE)).end()
+    await client.end()
+    assert runtime.recorder.one.end_reason is EndReason.COMPLETED
+    assert runtime.recorder.one.attempts == ()
+
+
 async def test_every_end_reason_has_a_row_of_consequences():
     assert set(ENDINGS) == set(EndReason)
 

@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from relay.core.end_reasons import EndReason
-from relay.core.types import RelayFlags
+from relay.core.errors import SecretUnavailable
+from relay.core.types import RelayFlags, UpstreamKey
 from tests.fakes.runtime import DONE, ERROR, HELLO, ROLE, STOP, WHOLE, a_channel, settle
 
 JSON = {"content-type": "application/json"}
@@ -166,6 +167,38 @@ async def test_all_failed_tells_the_last_meaningful_status_scrubbed(runtime):
     assert "internal.example" not in client.refusal.message
 
 
+class LostSecret:
+    def reveal(self) -> str:
+        raise SecretUnavailable("UnknownSealingKey")
+
+
+async def test_a_credential_that_cannot_be_unsealed_is_a_reason_for_the_next_channel(runtime):
+    lost = replace(TWO[0], keys=(UpstreamKey(7, "sk-…7", LostSecret()),))
+    client = runtime.ask(lost, TWO[1])
+    await answer_well(runtime, 0)
+    await client.end()
+    first, second = runtime.recorder.one.attempts
+    assert (first.end_reason, first.error_class) == (EndReason.CONNECT_FAILED, "secret_UnknownSealingKey")
+    assert second.end_reason is EndReason.COMPLETED
+
+
+async def test_what_the_headers_said_survives_a_body_that_never_comes(runtime):
+    client = runtime.ask()
+    (await runtime.sent()).headers(429, {**JSON, "retry-after": "7"})
+    await runtime.clock.advance(5.1)
+    await client.end()
+    assert (client.refusal.status, client.refusal.retry_after_s) == (429, 7)
+    assert runtime.recorder.one.attempts[0].status == 429
+
+
+async def test_no_usable_candidate_is_told_as_such(runtime):
+    runtime.control.refused_keys.update({1, 2})
+    client = runtime.ask(*TWO)
+    await client.end()
+    assert (client.refusal.status, client.refusal.code) == (503, "no_channel_available")
+    assert not runtime.transport.exchanges
+
+
 async def test_bad_upstream_credentials_never_reach_the_tenant(runtime):
     client = runtime.ask(*TWO)
     (await runtime.sent()).headers(401, JSON).end()
@@ -236,3 +269,12 @@ async def _random_fault(runtime, number: int, chance: random.Random) -> None:
             )
             await runtime.clock.advance(chance.choice([0, 0.5, 16, 40]))
         chance.choice([body.end, lambda: body.fail(httpx.ReadError("x")), lambda: None])()
+
+
+async def test_a_passed_through_stream_keeps_its_status(runtime):
+    client = runtime.ask(path="/v1/systemone", dialect="opaque")
+    body = (await runtime.sent()).headers(202)
+    body.send(b"data: x\n\n")
+    body.end()
+    await client.end()
+    assert client.head.status == 202

@@ -1,8 +1,7 @@
 """Builds the whole answer out of a stream that the client did not ask for.
 
 An unfinished stream, a frame that cannot be read or a broken tool call gives no answer at all: a short
-answer that looks whole is worse than a failed attempt. Must not know timers or size limits; the caller
-watches `size_bytes`.
+answer that looks whole is worse than a failed attempt. Must not know timers or size limits.
 """
 
 import json
