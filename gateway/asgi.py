@@ -21,12 +21,12 @@ _console = get_asgi_application()  # sets Django up: what follows may import mod
 from django.conf import settings
 from django.urls import re_path
 
-from gateway import drain as draining
 from gateway import wiring
-from gateway.handler import RelayHandler
-from gateway.middleware import RELAY_MIDDLEWARE
-from gateway.sending import Receive, Scope, Send
-from gateway.server import SHUTDOWN_NET_S, watch_parent
+from gateway.front import drain as draining
+from gateway.front.handler import RelayHandler
+from gateway.front.middleware import RELAY_MIDDLEWARE
+from gateway.front.sending import Receive, Scope, Send
+from gateway.front.server import SHUTDOWN_NET_S, watch_parent
 from relay.core.errors import described
 
 _logger = logging.getLogger(__name__)

@@ -22,9 +22,9 @@ from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.path_families import classify
 from relay.core.request import RelayRequest
 from relay.core.types import Caller, Channel, RelayFlags, StreamMode, StreamPolicy, UpstreamKey
-from relay.upstream.client import build_transport
 from relay.upstream.clock import LoopClock
 from relay.upstream.engine import Engine
+from relay.upstream.transports.build import build_transport
 
 PATH = "/v1/chat/completions"
 PROMPT = "Answer with one short sentence: what is a sluice?"

@@ -17,7 +17,7 @@ from django.http.response import HttpResponseBase
 
 from gateway import wiring
 from gateway.api import errors
-from gateway.request import ClientRequest, client_request
+from gateway.front.request import ClientRequest, client_request
 from gateway.responses import RelayAnswer
 from relay.core.dialects.base import Ask, Dialect
 from relay.core.end_reasons import EndReason

@@ -2,8 +2,8 @@
 
 from django.urls import path
 
-from gateway import health
 from gateway.api import api
+from gateway.front import health
 
 urlpatterns = [
     path("healthz", health.healthz),

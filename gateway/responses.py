@@ -4,8 +4,8 @@ import asyncio
 
 from django.http.response import HttpResponseBase
 
-from gateway.connection import ClientConnection
-from gateway.sending import SLICE_BYTES, Send, encoded_headers
+from gateway.front.connection import ClientConnection
+from gateway.front.sending import SLICE_BYTES, Send, encoded_headers
 from relay.core.end_reasons import EndReason
 from relay.upstream.answer import Head
 from relay.upstream.running import RunningRequest
@@ -15,7 +15,7 @@ IN_FLIGHT_BYTES = 16 * 1024
 
 
 class RelayAnswer(HttpResponseBase):
-    """Writes itself (see `gateway.handler.TransmittedResponse`): the whole body, or the pump's items."""
+    """Writes itself (`gateway.front.handler.TransmittedResponse`): the whole body, or the pump's items."""
 
     streaming = True
 

@@ -11,14 +11,14 @@ from billing.admission import admission_port
 from billing.courier import Courier
 from gateway.api_keys import ApiKeyDirectory
 from gateway.config import Configuration
-from gateway.drain import drain
+from gateway.front.drain import drain
 from gateway.threads import DatabaseThreads
 from relay.core.end_reasons import EndReason
 from relay.core.types import Channel, RelayFlags, UpstreamKey
-from relay.upstream.client import build_transport
 from relay.upstream.clock import LoopClock
 from relay.upstream.engine import Engine
-from relay.upstream.transport import RelayTransport
+from relay.upstream.transports.build import build_transport
+from relay.upstream.transports.contract import RelayTransport
 
 
 @dataclass(frozen=True, slots=True)

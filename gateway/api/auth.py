@@ -8,7 +8,7 @@ from django.utils import timezone
 from channels_admin.selectors.api_keys import ApiKeyRefusal
 from gateway import wiring
 from gateway.api_keys import refusal_message
-from gateway.request import client_request
+from gateway.front.request import client_request
 from relay.core.errors import Refusal
 from relay.core.headers import credential
 from relay.core.types import Caller

@@ -8,13 +8,14 @@ from django.utils import translation
 
 from channels_admin.models import StreamPolicy as StreamPolicyRow
 from channels_admin.models.stream_policies import PREAMBLE_HOLD_MAX_MS
-from gateway import sending, server
+from gateway.front import sending, server
 from gateway.reference.markdown import code, number, page, seconds, size, table
 from relay.core import stream_state
 from relay.core.stream_state import TIMERS, AttemptState, Limits, Phase, TimerRow
 from relay.core.types import RelayFlags, StreamPolicy
-from relay.upstream import attempt, pump, transport
+from relay.upstream import attempt, pump
 from relay.upstream.readings import stream
+from relay.upstream.transports import contract as transport
 
 _INTRO = f"""\
 What the gateway waits for, how long, and what it does then. All clocks are monotonic. Timers of the

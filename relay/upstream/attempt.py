@@ -22,7 +22,7 @@ from relay.upstream.deadline import Deadline
 from relay.upstream.failures import failure_of
 from relay.upstream.plan import AttemptPlan, Mode, upstream_request
 from relay.upstream.ports import Clock
-from relay.upstream.transport import (
+from relay.upstream.transports.contract import (
     EXT_CONNECT_TIMEOUT_S,
     EXT_FRESH_CONNECTION,
     EXT_PROXY,

@@ -13,7 +13,7 @@ from relay.core.stream_state import DRAINS_PER_PROCESS
 from relay.core.types import Channel
 from relay.upstream.ports import Chance, Clock, Control, Recorder
 from relay.upstream.running import RunningRequest
-from relay.upstream.transport import RelayTransport
+from relay.upstream.transports.contract import RelayTransport
 
 
 class Engine:

@@ -30,7 +30,7 @@ from relay.upstream.ports import Timer
 from relay.upstream.pump import Pump
 from relay.upstream.readings import READINGS
 from relay.upstream.record import RequestEnd, Tried, request_outcome
-from relay.upstream.transport import CLOSE_TIMEOUT_S
+from relay.upstream.transports.contract import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from relay.upstream.engine import Engine

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from billing.schedule import BEAT_SCHEDULE
-from gateway.server import KEEP_ALIVE_TIMEOUT_S, SHUTDOWN_NET_S
+from gateway.front.server import KEEP_ALIVE_TIMEOUT_S, SHUTDOWN_NET_S
 from gateway.settings.environment import Environment
 from relay.core.stream_state import KEEPALIVE_S
 

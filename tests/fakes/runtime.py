@@ -23,7 +23,7 @@ from relay.upstream.answer import Head
 from relay.upstream.clock import LoopClock
 from relay.upstream.engine import Engine
 from relay.upstream.running import RunningRequest
-from relay.upstream.transport import EXT_TRACE, BodyStream
+from relay.upstream.transports.contract import EXT_TRACE, BodyStream
 
 _ids = itertools.count(1)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-from gateway import server as gateway_server
+from gateway.front import server as gateway_server
 
 
 @dataclass(frozen=True, slots=True)

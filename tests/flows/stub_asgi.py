@@ -1,7 +1,7 @@
 """The application of `tests.flows.stub_settings`: stub views, and a wiring that needs no database."""
 
 from gateway import asgi, wiring  # noqa: F401  asgi sets Django up, before the views are imported
-from gateway.drain import drain
+from gateway.front.drain import drain
 from tests.flows import views
 
 _is_started = False

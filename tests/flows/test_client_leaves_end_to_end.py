@@ -52,7 +52,7 @@ async def test_the_upstream_is_closed_at_once(gateway, phase, how):
     assert took[-1] < CLOSED_WITHIN_S, took
     await gateway.idle()
     await eventually(lambda: gateway.simulator.open_connections, "an upstream connection stays open")
-    client_ports = {gateway.server.port}
+    client_ports = {gateway.front.server.port}
     await eventually(lambda: sockets_at(client_ports), "the client's connection stays open")
     assert len(gateway.simulator.requests) == len(took), "no further attempt for nobody"
     row = await _only_row(gateway, len(took))
@@ -73,11 +73,13 @@ async def _only_row(gateway, expected: int):
 @pytest.mark.parametrize("how", ["leave", "reset"])
 async def test_leaving_during_the_upload_sends_nothing_upstream(gateway, how):
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\nContent-Length: 500\r\n\r\n"
-    call = await Call.begin(gateway.server.host, gateway.server.port, head.encode() + b'{"model":')
+    call = await Call.begin(
+        gateway.front.server.host, gateway.front.server.port, head.encode() + b'{"model":'
+    )
     async with call:
         await asyncio.sleep(0.05)
         getattr(call, how)()
-        await eventually(lambda: sockets_at({gateway.server.port}), "the connection stays open")
+        await eventually(lambda: sockets_at({gateway.front.server.port}), "the connection stays open")
     assert gateway.simulator.requests == []
     assert await gateway.count() == 0
 
@@ -160,7 +162,7 @@ async def test_a_client_that_never_reads(gateway, monkeypatch, model, stream, re
         heard = await call.rest()
     assert heard.is_reset, "a plain close would wait for the unsent bytes for ever"
     assert not heard.is_whole
-    await eventually(lambda: sockets_at({gateway.server.port}), "the connection stays open")
+    await eventually(lambda: sockets_at({gateway.front.server.port}), "the connection stays open")
     row = await _only_row(gateway, 1)
     assert row.end_reason == reason
     [attempt] = row.attempts.all()

@@ -28,7 +28,7 @@ async def test_an_http_1_0_client_gets_no_chunks(gateway):
 async def test_one_connection_carries_streams_errors_and_whole_answers(gateway):
     """Each answer ends where the next begins."""
     headers = [("Authorization", f"Bearer {gateway.key}"), JSON]
-    call = await Call.begin(gateway.server.host, gateway.server.port, b"")
+    call = await Call.begin(gateway.front.server.host, gateway.front.server.port, b"")
     async with call:
         for model, stream, mark in [
             ("echo-0", True, b"[DONE]\n\n\r\n0\r\n\r\n"),

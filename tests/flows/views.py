@@ -13,10 +13,10 @@ from django.http.response import HttpResponseBase
 from django.urls import path
 from ninja import NinjaAPI
 
-from gateway import health
 from gateway.api import errors
-from gateway.connection import ClientConnection
-from gateway.sending import Send, encoded_headers
+from gateway.front import health
+from gateway.front.connection import ClientConnection
+from gateway.front.sending import Send, encoded_headers
 from relay.core.errors import Refusal
 
 heard: list[str] = []
@@ -210,7 +210,7 @@ urlpatterns = [
 
 def stub_application(max_body_bytes: int = 1_000_000) -> Any:
     from gateway.asgi import Application  # noqa: PLC0415  sets Django up, which pytest has its own turn for
-    from gateway.handler import RelayHandler  # noqa: PLC0415  likewise
-    from gateway.middleware import RELAY_MIDDLEWARE  # noqa: PLC0415  likewise
+    from gateway.front.handler import RelayHandler  # noqa: PLC0415  likewise
+    from gateway.front.middleware import RELAY_MIDDLEWARE  # noqa: PLC0415  likewise
 
     return Application(RelayHandler(RELAY_MIDDLEWARE, urlconf=__name__, max_body_bytes=max_body_bytes))

@@ -20,11 +20,11 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections
 
-from gateway import server
 from gateway.children import ChildFailed, Children, first_line
 from gateway.demo import DemoAccess, demo_provision, summary_lines
+from gateway.front import server
+from gateway.front.serving_lock import AlreadyServing, serving_lock
 from gateway.provisioning import ProvisioningRefused
-from gateway.serving_lock import AlreadyServing, serving_lock
 from gateway.settings.environment import BASE_DIR, ENV, LOOPBACK_NETWORKS
 from gateway.simulator import DEFAULT_PORT as SIMULATOR_PORT
 

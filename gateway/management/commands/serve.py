@@ -10,8 +10,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from gateway import server
-from gateway.serving_lock import AlreadyServing, serving_lock
+from gateway.front import server
+from gateway.front.serving_lock import AlreadyServing, serving_lock
 from gateway.settings.environment import ENV
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from gateway import drain as draining
 from gateway import wiring
+from gateway.front import drain as draining
 from tests.flows.server import RunningServer, running_server
 
 

@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from gateway.connection import ClientConnection, client_address
+from gateway.front.connection import ClientConnection, client_address
 
 TRUSTED = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
 

@@ -14,8 +14,8 @@ import httpx
 import pytest
 from channels.testing import WebsocketCommunicator
 
-from gateway import drain as draining
 from gateway import wiring
+from gateway.front import drain as draining
 from tests.flows import views
 from tests.flows.raw_http import ask, request_bytes
 from tests.flows.server import RunningServer, running_server

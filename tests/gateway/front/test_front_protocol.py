@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from gateway import sending
-from gateway import server as gateway_server
+from gateway.front import sending
+from gateway.front import server as gateway_server
 from tests.flows import views
 from tests.flows.raw_http import ask, parse, read_answer, request_bytes
 from tests.flows.server import RunningServer, running_server

@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from relay.upstream.aio_tasks import running_task_names
-from relay.upstream.aiohttp_transport import AiohttpTransport
-from relay.upstream.httptools_transport import HttptoolsTransport
-from relay.upstream.transport import EXT_TRACE, DialTrace
+from relay.upstream.transports.aiohttp_transport import AiohttpTransport
+from relay.upstream.transports.contract import EXT_TRACE, DialTrace
+from relay.upstream.transports.httptools_transport import HttptoolsTransport
 from tests.fakes.tls_authority import TlsAuthority, make_authority
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))

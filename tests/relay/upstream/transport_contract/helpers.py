@@ -2,7 +2,7 @@
 
 import httpx
 
-from relay.upstream.transport import BodyStream
+from relay.upstream.transports.contract import BodyStream
 
 
 def body_of(response: httpx.Response) -> BodyStream:

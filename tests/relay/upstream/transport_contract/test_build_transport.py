@@ -5,9 +5,9 @@ from ipaddress import ip_network
 import httpx
 import pytest
 
-from relay.upstream.aiohttp_transport import AiohttpTransport
-from relay.upstream.client import TransportKind, build_transport
-from relay.upstream.httptools_transport import HttptoolsTransport
+from relay.upstream.transports.aiohttp_transport import AiohttpTransport
+from relay.upstream.transports.build import TransportKind, build_transport
+from relay.upstream.transports.httptools_transport import HttptoolsTransport
 from tests.fakes.scripted_upstream import ScriptedUpstream, Send, ok
 from tests.relay.upstream.transport_contract.helpers import read_all
 

@@ -7,7 +7,7 @@ import time
 import httpx
 import pytest
 
-from relay.upstream.transport import AddressRefused, DialPhase
+from relay.upstream.transports.contract import AddressRefused, DialPhase
 from tests.fakes.scripted_upstream import Cut, Reset, ScriptedUpstream, Send, WaitLost, ok
 from tests.relay.upstream.transport_contract.helpers import read_all
 

@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from relay.upstream.transport import DialPhase, DialTrace
+from relay.upstream.transports.contract import DialPhase, DialTrace
 from tests.fakes.tiny_http2 import TinyHttp2
 from tests.relay.upstream.transport_contract.helpers import body_of, read_all
 

@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from relay.upstream.transport import DialPhase, DialTrace
+from relay.upstream.transports.contract import DialPhase, DialTrace
 from tests.fakes.scripted_upstream import (
     LAST_CHUNK,
     SSE_HEAD,

@@ -7,7 +7,7 @@ import zlib
 import httpx
 import pytest
 
-from relay.upstream.transport import AddressRefused, DialPhase
+from relay.upstream.transports.contract import AddressRefused, DialPhase
 from tests.fakes.scripted_upstream import (
     LAST_CHUNK,
     SSE_HEAD,

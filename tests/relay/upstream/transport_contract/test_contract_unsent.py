@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
-from relay.upstream.aiohttp_transport import AiohttpTransport
-from relay.upstream.httptools_transport import HttptoolsTransport
-from relay.upstream.transport import DialPhase, DialTrace
+from relay.upstream.transports.aiohttp_transport import AiohttpTransport
+from relay.upstream.transports.contract import DialPhase, DialTrace
+from relay.upstream.transports.httptools_transport import HttptoolsTransport
 from tests.fakes.scripted_upstream import ScriptedUpstream, Send, ok
 from tests.relay.upstream.transport_contract.helpers import read_all
 

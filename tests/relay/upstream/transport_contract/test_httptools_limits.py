@@ -6,7 +6,7 @@ from ipaddress import ip_network
 import httpx
 import pytest
 
-from relay.upstream.httptools_transport import HttptoolsTransport
+from relay.upstream.transports.httptools_transport import HttptoolsTransport
 from tests.fakes.scripted_upstream import (
     SSE_HEAD,
     Cut,

@@ -10,7 +10,7 @@ import zlib
 
 import httpx
 
-from relay.upstream.transport import BodyStream, has_no_body
+from relay.upstream.transports.contract import BodyStream, has_no_body
 
 MAX_STEP_BYTES = 262_144
 

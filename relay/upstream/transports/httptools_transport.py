@@ -15,14 +15,11 @@ from typing import cast
 
 import httpx
 
-from relay.upstream.address_guard import AddressBlockedError, AddressGuard, AddrInfo
 from relay.upstream.aio_tasks import spawn
-from relay.upstream.aiohttp_transport import AiohttpTransport
-from relay.upstream.content_coding import build_response
-from relay.upstream.httptools_connection import Connection
-from relay.upstream.httptools_exchange import Exchange
-from relay.upstream.httptools_pool import ConnectionPool, PoolKey
-from relay.upstream.transport import (
+from relay.upstream.transports.address_guard import AddressBlockedError, AddressGuard, AddrInfo
+from relay.upstream.transports.aiohttp_transport import AiohttpTransport
+from relay.upstream.transports.content_coding import build_response
+from relay.upstream.transports.contract import (
     CONNECT_TIMEOUT_S,
     KEEPALIVE_IDLE_S,
     AddressRefused,
@@ -30,12 +27,15 @@ from relay.upstream.transport import (
     port_of,
     request_headers,
 )
+from relay.upstream.transports.httptools_connection import Connection
+from relay.upstream.transports.httptools_exchange import Exchange
+from relay.upstream.transports.httptools_pool import ConnectionPool, PoolKey
 
 _JOIN_BYTES = 65_536  # bodies up to this size are copied behind their head and leave in one segment
 
 
 class HttptoolsTransport(httpx.AsyncBaseTransport):
-    """See `relay.upstream.transport` for the contract, AiohttpTransport for the arguments."""
+    """See `relay.upstream.transports.contract` for the contract, AiohttpTransport for the arguments."""
 
     def __init__(
         self,

@@ -18,8 +18,8 @@ import httpx
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import ContentLengthError, TransferEncodingError
 
-from relay.upstream.address_guard import AddressBlockedError
-from relay.upstream.transport import AddressRefused, DialPhase, DialTrace
+from relay.upstream.transports.address_guard import AddressBlockedError
+from relay.upstream.transports.contract import AddressRefused, DialPhase, DialTrace
 
 
 class RepairedHandler(ResponseHandler):

@@ -13,8 +13,8 @@ from typing import cast
 import httptools
 import httpx
 
-from relay.upstream.httptools_exchange import Exchange
-from relay.upstream.transport import MAX_HEADER_LINE_BYTES, has_no_body
+from relay.upstream.transports.contract import MAX_HEADER_LINE_BYTES, has_no_body
+from relay.upstream.transports.httptools_exchange import Exchange
 
 MAX_HEAD_BYTES = 262_144  # all header lines of one response, interim ones included
 

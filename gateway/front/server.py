@@ -20,7 +20,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.supervisors import Multiprocess
 
-from gateway.connection import EXTENSION, ClientConnection
+from gateway.front.connection import EXTENSION, ClientConnection
 from relay.core.dialects.openai_chat.errors import error_body
 from relay.core.errors import Refusal
 
@@ -259,7 +259,7 @@ def build_config(
     return uvicorn.Config(
         application,
         loop="uvloop",
-        http="gateway.server:RelayProtocol",
+        http="gateway.front.server:RelayProtocol",
         lifespan=lifespan,
         workers=workers,
         log_config=None,

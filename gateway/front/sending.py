@@ -1,6 +1,6 @@
 """Whole answers on the wire: headers, length, slices, and a deadline on every write.
 
-Streams write themselves (`gateway.handler.TransmittedResponse`). Must not import views or the relay.
+Streams write themselves (`gateway.front.handler.TransmittedResponse`). Must not import views or the relay.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from gateway.connection import ClientConnection
+from gateway.front.connection import ClientConnection
 
 Scope = dict[str, Any]
 Message = Mapping[str, Any]

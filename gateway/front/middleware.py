@@ -14,8 +14,8 @@ from django.http import HttpResponse, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
 
 from gateway.api import errors
-from gateway.drain import drain
-from gateway.request import ClientRequest
+from gateway.front.drain import drain
+from gateway.front.request import ClientRequest
 
 GetResponse = Callable[[ClientRequest], Awaitable[HttpResponseBase]]
 Middleware = Callable[[GetResponse], GetResponse]

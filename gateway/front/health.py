@@ -3,7 +3,7 @@
 from django.http import HttpRequest, JsonResponse
 
 from gateway import wiring
-from gateway.drain import drain
+from gateway.front.drain import drain
 
 
 async def healthz(_request: HttpRequest) -> JsonResponse:

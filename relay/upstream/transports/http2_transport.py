@@ -17,9 +17,9 @@ import httpx
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from relay.upstream.address_guard import AddressGuard
-from relay.upstream.content_coding import build_response
-from relay.upstream.transport import (
+from relay.upstream.transports.address_guard import AddressGuard
+from relay.upstream.transports.content_coding import build_response
+from relay.upstream.transports.contract import (
     CLOSE_TIMEOUT_S,
     KEEPALIVE_IDLE_S,
     BodyStream,
@@ -44,7 +44,7 @@ class Http2Transport:
     async def send(
         self, request: httpx.Request, headers: list[tuple[bytes, bytes]], options: RequestOptions
     ) -> httpx.Response:
-        """Send `request` with `headers` in place of its own. Errors: see `relay.upstream.transport`."""
+        """Send `request` with `headers` in place of its own. Errors: see `contract`."""
         await self._guard.check_url(
             request.url, timeout_s=options.connect_timeout_s, may_be_unknown=options.proxy is not None
         )

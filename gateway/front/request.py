@@ -13,9 +13,9 @@ from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 
-from gateway.client_watch import ClientWatch
-from gateway.connection import ClientConnection, client_address
-from gateway.sending import Receive, Scope
+from gateway.front.client_watch import ClientWatch
+from gateway.front.connection import ClientConnection, client_address
+from gateway.front.sending import Receive, Scope
 from relay.core.errors import Refusal
 
 
@@ -89,7 +89,7 @@ class ClientRequest(ASGIRequest):
 
     @functools.cached_property
     def client_ip(self) -> str:
-        """See `gateway.connection.client_address`."""
+        """See `gateway.front.connection.client_address`."""
         forwarded = self.META["HTTP_X_FORWARDED_FOR"] if b"x-forwarded-for" in self.wire else ""
         return client_address(self.scope, forwarded, settings.TRUSTED_PROXIES)
 

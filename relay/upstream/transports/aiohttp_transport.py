@@ -22,11 +22,10 @@ from aiohttp.payload import Payload
 from multidict import CIMultiDict
 from yarl import URL
 
-from relay.upstream.address_guard import AddressGuard
-from relay.upstream.aiohttp_protocol import RepairedConnector, raise_mapped, read_error
-from relay.upstream.content_coding import build_response
-from relay.upstream.http2_transport import Http2Transport
-from relay.upstream.transport import (
+from relay.upstream.transports.address_guard import AddressGuard
+from relay.upstream.transports.aiohttp_protocol import RepairedConnector, raise_mapped, read_error
+from relay.upstream.transports.content_coding import build_response
+from relay.upstream.transports.contract import (
     CONNECT_TIMEOUT_S,
     KEEPALIVE_IDLE_S,
     MAX_HEADER_LINE_BYTES,
@@ -35,6 +34,7 @@ from relay.upstream.transport import (
     RequestOptions,
     request_headers,
 )
+from relay.upstream.transports.http2_transport import Http2Transport
 
 _SKIP_AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -68,7 +68,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         self._session(is_fresh=False)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send `request`, return once the response's headers are there. See `relay.upstream.transport`."""
+        """Send `request`, return once the response's headers are there. See `contract`."""
         if self._is_closed:
             raise httpx.ConnectError("transport is closed")
         options = RequestOptions.of(request.extensions, self._connect_timeout_s)

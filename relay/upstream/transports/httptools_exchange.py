@@ -10,7 +10,7 @@ from typing import Protocol
 
 import httpx
 
-from relay.upstream.transport import BodyStream, DialTrace
+from relay.upstream.transports.contract import BodyStream, DialTrace
 
 BUFFER_BYTES = 262_144  # above this the upstream is held back
 

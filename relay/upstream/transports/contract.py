@@ -1,7 +1,7 @@
 """What every upstream transport promises: the trace of a dial, the body stream, request options, errors.
 
-A transport is an `httpx.AsyncBaseTransport` that is called directly, without an httpx client. Two
-implementations live beside this module and pass one contract suite; `relay.upstream.client` picks one.
+A transport is an `httpx.AsyncBaseTransport` that is called directly, without an httpx client. The
+implementations live beside this module and pass one contract suite; `build` picks one.
 
 Errors, all httpx's own, raised by `handle_async_request` and by reading the body:
 

@@ -19,7 +19,7 @@ import httpx
 
 from relay.core.url_guard import is_allowed_address
 from relay.upstream.aio_tasks import spawn
-from relay.upstream.transport import AddressRefused, port_of
+from relay.upstream.transports.contract import AddressRefused, port_of
 
 AddrInfo = tuple[int, int, int, str, tuple[Any, ...]]
 

@@ -23,11 +23,11 @@ from django.urls import ResolverMatch, get_resolver
 
 from gateway import wiring
 from gateway.api.errors import log_unexpected
-from gateway.client_watch import ClientWatch
-from gateway.connection import ClientConnection
-from gateway.middleware import GetResponse, Middleware
-from gateway.request import ClientRequest
-from gateway.sending import Receive, Scope, Send, send_refusal, send_whole, with_deadline
+from gateway.front.client_watch import ClientWatch
+from gateway.front.connection import ClientConnection
+from gateway.front.middleware import GetResponse, Middleware
+from gateway.front.request import ClientRequest
+from gateway.front.sending import Receive, Scope, Send, send_refusal, send_whole, with_deadline
 
 LITERAL_ROUTES_KEPT = 256
 

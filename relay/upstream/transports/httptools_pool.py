@@ -5,7 +5,7 @@ Must not import: Django, aiohttp.
 
 import asyncio
 
-from relay.upstream.httptools_connection import Connection
+from relay.upstream.transports.httptools_connection import Connection
 
 PoolKey = tuple[str, str, int]  # scheme, host in ASCII, port
 

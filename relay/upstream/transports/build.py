@@ -9,9 +9,9 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 from typing import assert_never
 
-from relay.upstream.aiohttp_transport import AiohttpTransport
-from relay.upstream.httptools_transport import HttptoolsTransport
-from relay.upstream.transport import CONNECT_TIMEOUT_S, RelayTransport
+from relay.upstream.transports.aiohttp_transport import AiohttpTransport
+from relay.upstream.transports.contract import CONNECT_TIMEOUT_S, RelayTransport
+from relay.upstream.transports.httptools_transport import HttptoolsTransport
 
 
 class TransportKind(StrEnum):

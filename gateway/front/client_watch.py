@@ -4,8 +4,8 @@ import asyncio
 
 from django.http.response import HttpResponseBase
 
-from gateway.connection import ClientConnection
-from gateway.sending import Receive
+from gateway.front.connection import ClientConnection
+from gateway.front.sending import Receive
 from relay.upstream.aio_tasks import spawn
 
 
