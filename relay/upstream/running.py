@@ -265,7 +265,8 @@ class RunningRequest:
         """The one place where a request gets its end reason. refusal: what the client is told, if any."""
         if self._end_reason is not None:
             return
-        if self._is_draining:
+        if self._is_draining or (reason in SUCCESSFUL and self._answer.head.cancelled()):
+            # The client left while the answer was on its way to it: it got nothing of it.
             reason = EndReason.CLIENT_DISCONNECTED
         self._end_reason = reason
         if reason in SUCCESSFUL:
@@ -290,7 +291,8 @@ class RunningRequest:
         self._engine.recorder.report(self._request_outcome())
 
     def _request_outcome(self) -> RequestOutcome:
-        if self._is_draining:  # the client left in the middle; what was read since is for the usage only
+        if self._end_reason is EndReason.CLIENT_DISCONNECTED and self._tried:
+            # However the upstream ended: it was read on for the usage only, or for nobody.
             self._tried[-1].end_reason = EndReason.CLIENT_DISCONNECTED
         end = RequestEnd(
             end_reason=self._end_reason or EndReason.GATEWAY_ERROR,

@@ -181,8 +181,8 @@ class Connection(asyncio.Protocol):
             raise ValueError("a response nobody asked for")
         status: int = parser.get_status_code()
         if status < 200:
-            if status == 101:
-                raise ValueError("nobody asked to switch protocols")
+            if status < 100 or status == 101:
+                raise ValueError("no such status, or a switch of protocols that nobody asked for")
             exchange.headers.clear()
             self._is_interim = True
             return

@@ -6,7 +6,7 @@ from relay.core.end_reasons import EndReason
 from relay.core.stream_state import DRAINS_PER_PROCESS
 from relay.core.types import DisconnectPolicy, StreamMode, StreamPolicy
 from relay.upstream.aio_tasks import running_task_names
-from tests.fakes.runtime import DONE, HELLO, ROLE, STOP, USAGE, WORLD, a_channel, a_request, settle
+from tests.fakes.runtime import DONE, HELLO, ROLE, STOP, USAGE, WHOLE, WORLD, a_channel, a_request, settle
 
 JSON = {"content-type": "application/json"}
 DRAIN = StreamPolicy(disconnect_policy=DisconnectPolicy.DRAIN)
@@ -33,6 +33,22 @@ async def test_while_dialling(runtime):
     await client.leave()
     assert exchange.was_cancelled
     assert_left(runtime)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_in_the_step_in_which_the_answer_comes(runtime, stream):
+    """The view is cancelled first and says `stop` a turn later: the answer was for nobody in between."""
+    client = runtime.ask(stream=stream)
+    exchange = await runtime.sent()
+    body = exchange.headers(headers=None if stream else JSON)
+    body.send(*([HELLO, STOP, DONE] if stream else [WHOLE]))
+    body.end()
+    client.task.cancel()
+    await settle()
+    await client.leave()
+    assert_left(runtime)
+    assert runtime.recorder.one.status == 499
+    assert runtime.recorder.one.attempts[0].end_reason is EndReason.CLIENT_DISCONNECTED
 
 
 async def test_while_waiting_for_headers(runtime):

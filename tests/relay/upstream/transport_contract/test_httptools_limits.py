@@ -106,3 +106,11 @@ async def test_failing_body_source_tears_the_request(fast):
             await fast.handle_async_request(httpx.Request("POST", upstream.url, content=parts()))
         await upstream.connections[0].wait_lost(0.1)
         assert upstream.requests == []
+
+
+@pytest.mark.parametrize("status", [b"099", b"000", b"101"])
+async def test_a_status_that_is_none_is_not_taken_for_an_interim_answer(fast, status):
+    """The parser lets it pass; waiting for the real answer would last until the header timer."""
+    async with ScriptedUpstream([Send(b"HTTP/1.1 " + status + b" Odd\r\n\r\n"), WaitLost()]) as upstream:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await asyncio.wait_for(fast.handle_async_request(a_post(upstream)), 5)
