@@ -21,21 +21,46 @@ _logger = logging.getLogger(__name__)
 def record_settled() -> None:
     """Write settled records until there are none, or the time is up.
 
-    When database or store do not answer, the run ends: claimed records come back by themselves when
-    their claim runs out, and the schedule nudges again.
+    When database or store do not answer, the run ends and the schedule nudges again: records are given
+    back at once, or come back when their claim runs out if the store took no word of it.
     """
     deadline = time.monotonic() + TIME_BUDGET_S
     try:
         while _record_batch(open_records()) and time.monotonic() < deadline:
             pass
     except (StoreUnavailable, *TRANSIENT_ERRORS) as error:
-        metrics.RECORDING_INTERRUPTED.inc()
-        _logger.warning("recording interrupted (%s); the records come back", type(error).__name__)
+        _Outage.note(error)
 
 
 def _record_batch(store: OpenRecords) -> bool:
     """Whether there may be more."""
     records = store.claim(CLAIM_MAX)
     if records:
-        store.acknowledge(settled_records_write(records))
+        try:
+            written = settled_records_write(records)
+        except TRANSIENT_ERRORS:
+            # Not left to the end of the claim: the process may end before that.
+            store.release([record.request_id for record in records])
+            raise
+        store.acknowledge(written)
+        _Outage.end()
     return len(records) == CLAIM_MAX
+
+
+class _Outage:
+    """This process's interrupted runs in a row: a line when they begin and one when records are written."""
+
+    runs = 0
+
+    @classmethod
+    def note(cls, error: Exception) -> None:
+        metrics.RECORDING_INTERRUPTED.inc()
+        cls.runs += 1
+        if cls.runs == 1:
+            _logger.warning("recording interrupted (%s); the records wait", type(error).__name__)
+
+    @classmethod
+    def end(cls) -> None:
+        if cls.runs:
+            _logger.warning("recording goes on after %d interrupted runs", cls.runs)
+            cls.runs = 0

@@ -36,6 +36,10 @@ class MemoryStore:
         payload = self._payloads.get(request_id)
         return None if payload is None else RecordState(OpenState.SETTLED, payload)
 
+    def held(self) -> list[SettledRecord]:
+        with self._lock:
+            return [SettledRecord(request_id, payload) for request_id, payload in self._payloads.items()]
+
     async def aclose(self) -> None:
         """Nothing to release."""
 
@@ -55,6 +59,13 @@ class MemoryStore:
                 self._payloads.pop(request_id, None)
                 self._waiting.pop(request_id, None)
                 self._claimed.pop(request_id, None)
+
+    def release(self, request_ids: Collection[str]) -> None:
+        with self._lock:
+            now = self._now()
+            for request_id in request_ids:
+                if self._claimed.pop(request_id, None) is not None:
+                    self._waiting[request_id] = now
 
     def counts(self) -> SettledCounts:
         with self._lock:

@@ -74,6 +74,9 @@ class RedisAdmissionPort:
             raise _unavailable(error) from error
         return None if payload is None else RecordState(OpenState.SETTLED, payload)
 
+    def held(self) -> list[SettledRecord]:
+        return []
+
     async def aclose(self) -> None:
         client, self._client = self._client, None
         if client is not None:
@@ -98,6 +101,7 @@ class RedisOpenRecords:
         self._client = redis.Redis.from_pool(pool)
         self._claim: Any = self._client.register_script(_script("claim"))
         self._acknowledge: Any = self._client.register_script(_script("acknowledge"))
+        self._release: Any = self._client.register_script(_script("release"))
         self._counts: Any = self._client.register_script(_script("counts"))
 
     def claim(self, limit: int) -> list[SettledRecord]:
@@ -113,6 +117,14 @@ class RedisOpenRecords:
             return
         try:
             self._acknowledge(keys=(self._payloads, self._due), args=tuple(request_ids))
+        except redis.RedisError as error:
+            raise _unavailable(error) from error
+
+    def release(self, request_ids: Collection[str]) -> None:
+        if not request_ids:
+            return
+        try:
+            self._release(keys=(self._due,), args=tuple(request_ids))
         except redis.RedisError as error:
             raise _unavailable(error) from error
 

@@ -63,6 +63,9 @@ class AdmissionPort(Protocol):
     async def state(self, request_id: str) -> RecordState | None:
         """None when the store does not hold the request."""
 
+    def held(self) -> list[SettledRecord]:
+        """Records that end with this process, claimed ones too; none where the store outlives it."""
+
     async def aclose(self) -> None:
         """Release connections. The port opens new ones when it is used again, on any loop."""
 
@@ -79,5 +82,11 @@ class OpenRecords(Protocol):
 
     def acknowledge(self, request_ids: Collection[str]) -> None:
         """The rows are written: forget the records."""
+
+    def release(self, request_ids: Collection[str]) -> None:
+        """Claimed records that could not be written may be claimed at once, behind those that wait.
+
+        What was acknowledged meanwhile stays gone.
+        """
 
     def counts(self) -> SettledCounts: ...

@@ -56,17 +56,51 @@ def test_lost_doubled_and_late_nudges_change_nothing(store):
 
 
 @pytest.mark.django_db
-def test_a_database_that_is_down_keeps_the_records_claimed(store, monkeypatch, caplog):
+def test_a_database_that_is_down_gives_the_records_back_at_once(store, monkeypatch, caplog):
     outcomes = [outcome_make(owner_make())]
     asyncio.run(settle(outcomes))
     with monkeypatch.context() as patch:
         patch.setattr(tasks, "settled_records_write", _raise(OperationalError("password=hunter2")))
         tasks.record_settled()
     counts = open_records().counts()
-    assert (counts.waiting, counts.claimed) == (0, 1)
+    assert (counts.waiting, counts.claimed) == (1, 0)
     assert "OperationalError" in caplog.text
     assert "hunter2" not in caplog.text
     assert DeadOutcome.objects.count() == 0
+    tasks.record_settled()
+    assert RelayRequest.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_an_outage_is_told_once_and_its_end_once(store, monkeypatch, caplog):
+    caplog.set_level("INFO", logger="billing.tasks")
+    asyncio.run(settle([outcome_make(owner_make())]))
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "settled_records_write", _raise(OperationalError()))
+        for _ in range(5):
+            tasks.record_settled()
+    for _ in range(2):
+        tasks.record_settled()
+    told = [entry.getMessage() for entry in caplog.records if entry.name == "billing.tasks"]
+    assert len(told) == 2
+    assert "interrupted (OperationalError)" in told[0]
+    assert "5" in told[1]
+
+
+@pytest.mark.django_db
+def test_a_run_that_finds_nothing_does_not_end_an_outage(store, monkeypatch, caplog):
+    """Another worker may hold the records: an empty claim says nothing about the database."""
+    outcomes = [outcome_make(owner_make())]
+    asyncio.run(settle(outcomes))
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "settled_records_write", _raise(OperationalError()))
+        tasks.record_settled()
+        open_records().acknowledge([outcomes[0].request_id])
+        tasks.record_settled()
+        asyncio.run(settle(outcomes))
+        tasks.record_settled()
+    told = [entry.getMessage() for entry in caplog.records if entry.name == "billing.tasks"]
+    assert len(told) == 1
 
 
 @pytest.mark.django_db

@@ -140,6 +140,48 @@ async def test_settling_after_the_acknowledgement_comes_back_once(lane):
     assert lane.records.claim(10) == []
 
 
+async def test_released_records_can_be_claimed_at_once_behind_those_that_wait(lane):
+    await lane.port.settle([record("a", b"1")])
+    lane.later(1)
+    lane.records.claim(1)
+    await lane.port.settle([record("b")])
+    lane.later(1)
+    lane.records.release(["a"])
+    counts = lane.records.counts()
+    assert (counts.waiting, counts.claimed) == (2, 0)
+    assert lane.records.claim(10) == [record("b"), record("a", b"1")]
+
+
+async def test_releasing_what_is_gone_or_unknown_brings_nothing_back(lane):
+    await lane.port.settle([record("a")])
+    lane.records.claim(1)
+    lane.records.acknowledge(["a"])
+    lane.records.release(["a", "never"])
+    lane.records.release([])
+    assert lane.records.claim(10) == []
+    assert lane.records.counts() == SettledCounts(0, 0, 0.0)
+
+
+async def test_releasing_what_waits_keeps_its_place(lane):
+    await lane.port.settle([record("a")])
+    lane.records.claim(1)
+    lane.later(CLAIM_SECONDS + 1)
+    lane.records.counts()
+    await lane.port.settle([record("b")])
+    lane.later(1)
+    lane.records.release(["a"])
+    assert ids(lane.records.claim(10)) == ["a", "b"]
+
+
+async def test_held_is_all_that_would_end_with_this_process():
+    store = MemoryStore()
+    await store.settle([record("a"), record("b"), record("c")])
+    store.acknowledge(ids(store.claim(1)))
+    store.claim(1)
+    assert store.held() == [record("b"), record("c")]
+    assert RedisAdmissionPort("redis://127.0.0.1:1/0", "x:").held() == []
+
+
 async def test_state_of_settled_claimed_and_unknown_requests(lane):
     assert await lane.port.state("a") is None
     await lane.port.settle([record("a", b"outcome")])
@@ -218,7 +260,13 @@ async def test_redis_that_is_down_is_known_at_once():
         await port.settle([record("a")])
     with pytest.raises(StoreUnavailable):
         await port.state("a")
-    for call in (lambda: records.claim(1), lambda: records.acknowledge(["a"]), records.counts):
+    calls = (
+        lambda: records.claim(1),
+        lambda: records.acknowledge(["a"]),
+        lambda: records.release(["a"]),
+        records.counts,
+    )
+    for call in calls:
         with pytest.raises(StoreUnavailable):
             call()
     assert time.monotonic() - began < 2
