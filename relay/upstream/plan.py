@@ -20,9 +20,6 @@ from relay.core.stream_state import IMAGE_WHOLE_EXTRA_S, Limits
 from relay.core.types import Channel, RelayFlags, StreamMode, UpstreamKey
 from relay.core.upstream_kinds import UPSTREAM_KINDS
 
-_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-_IDENTITY = (b"accept-encoding", b"identity")
-
 
 class Mode(StrEnum):
     """What the upstream is asked for, and what the client gets."""
@@ -142,9 +139,7 @@ def upstream_request(request: RelayRequest, plan: AttemptPlan, secret: str) -> h
         request_usage=channel.request_stream_usage,
         overrides=channel.parameter_overrides,
     )
-    headers.append(target.host)
-    if body or request.method in _METHODS_WITH_BODY:
-        headers.append((b"content-length", b"%d" % len(body)))
+    headers.append(target.host)  # length and coding are the transport's
     made = httpx.Request(request.method, target.url, headers=headers, stream=httpx.ByteStream(body))
     made.read()
     return made
@@ -157,7 +152,6 @@ def _headers(request: RelayRequest, plan: AttemptPlan, secret: str) -> list[tupl
         overrides = {n.lower().encode(): value.encode() for n, value in channel.header_overrides.items()}
         headers = [*(pair for pair in headers if pair[0] not in overrides), *overrides.items()]
     headers.extend(UPSTREAM_KINDS[channel.kind].credentials(secret))
-    headers.append(_IDENTITY)
     if request.upstream_idempotency_key is not None:
         headers.append((b"idempotency-key", request.upstream_idempotency_key.encode()))
     return headers
