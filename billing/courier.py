@@ -14,10 +14,13 @@ import logging
 import time
 from collections import deque
 
+from django.conf import settings
+
 from billing.admission import AdmissionPort, OpenState, RecordState, SettledRecord, admission_port
 from billing.metrics import REPORTS_LATE, SETTLE_FAILURES, UNDELIVERED
 from billing.nudger import Nudger
 from billing.outcome_codec import outcome_encode
+from billing.spool import spool_write
 from relay.core.outcomes import RequestOutcome
 
 BATCH_MAX = 500
@@ -84,7 +87,8 @@ class Courier:
     async def aclose(self, timeout_s: float = 10.0) -> None:
         """Hand over what is queued, let the workers know, end task and thread; at most `timeout_s`.
 
-        What the store did not take by then is counted and logged, and stays in `pending`.
+        What the store did not take by then is counted and logged, and stays in `pending`. That, and what
+        would end with an in-process store, is spooled for the next start.
         """
         deadline = time.monotonic() + timeout_s
         self._closing.set()
@@ -97,6 +101,20 @@ class Courier:
         if self.pending:
             UNDELIVERED.inc(self.pending)
             _logger.error("courier closed with %d outcomes that the store did not take", self.pending)
+        await self._spool()
+
+    async def _spool(self) -> None:
+        queued = [SettledRecord(outcome.request_id, outcome_encode(outcome)) for outcome in self._queue]
+        left = [*self._port.held(), *self._batch, *queued]
+        if not left:
+            return
+        try:
+            path = await asyncio.to_thread(spool_write, settings.DATA_DIR, left)
+        except OSError as error:
+            kind = type(error).__name__
+            _logger.error("%d outcomes are lost: they could not be spooled (%s)", len(left), kind)  # noqa: TRY400  one line, as all here
+            return
+        _logger.error("%d outcomes were not recorded; they wait in %s for the next start", len(left), path)
 
     async def _run(self) -> None:
         while self._queue or self._batch or not self._closing.is_set():

@@ -18,7 +18,7 @@ from django.db import connections
 
 from billing.metrics import NUDGE_FAILURES
 from billing.schedule import BEAT_SCHEDULE, ScheduleEntry
-from billing.tasks import record_settled
+from billing.tasks import record_settled, record_spooled
 
 RECORD_TASK: str = record_settled.name
 _MESSAGE_EXPIRY_S = 30.0
@@ -37,8 +37,14 @@ def celery_nudge(task: str = RECORD_TASK) -> None:
     current_app.tasks[task].apply_async(retry=False, expires=_MESSAGE_EXPIRY_S)
 
 
+def _nothing() -> None:
+    pass
+
+
 class Nudger:
     """interval_s: at least this long between two nudges. schedule: run here at regular times, too.
+
+    first: called in the thread before anything else; may use the database, must not raise.
 
     Thread-safe. `start` once, `stop` once; the thread is a daemon, so a broker that hangs cannot keep
     the process alive.
@@ -50,10 +56,12 @@ class Nudger:
         interval_s: float,
         schedule: Mapping[str, ScheduleEntry] | None = None,
         nudge: Callable[[str], None] = celery_nudge,
+        first: Callable[[], None] = _nothing,
     ) -> None:
         self._interval_s = interval_s
         self._schedule = schedule or {}
         self._send = nudge
+        self._first = first
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -63,8 +71,8 @@ class Nudger:
     def from_settings(cls) -> "Nudger":
         """Embedded (eager tasks): rows within 100 ms, and the beat jobs. With a broker: 5 a second."""
         if current_app.conf.task_always_eager:
-            return cls(interval_s=0.05, schedule=BEAT_SCHEDULE)
-        return cls(interval_s=0.2)
+            return cls(interval_s=0.05, schedule=BEAT_SCHEDULE, first=record_spooled)
+        return cls(interval_s=0.2, first=record_spooled)
 
     def start(self) -> None:
         """Also nudges at once: it finds what an earlier life left, and warms the broker's libraries up."""
@@ -92,6 +100,8 @@ class Nudger:
     def _run(self) -> None:
         due_at = {name: time.monotonic() + entry["schedule"] for name, entry in self._schedule.items()}
         try:
+            self._first()
+            connections.close_all()  # with a broker this thread needs none from here on
             while not self._stopping.is_set():
                 if self._wanted.wait(self._patience(due_at)) and not self._stopping.is_set():
                     self._wanted.clear()
@@ -135,7 +145,3 @@ def _runs_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _nothing() -> None:
-    pass

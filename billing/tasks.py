@@ -4,11 +4,13 @@ import logging
 import time
 
 from celery import shared_task
+from django.conf import settings
 
 from billing import metrics
 from billing.admission import OpenRecords, StoreUnavailable, open_records
 from billing.db_errors import TRANSIENT_ERRORS
 from billing.services.settled_records import settled_records_write
+from billing.spool import spool_recover
 
 CLAIM_MAX = 200
 TIME_BUDGET_S = 10.0
@@ -30,6 +32,11 @@ def record_settled() -> None:
             pass
     except (StoreUnavailable, *TRANSIENT_ERRORS) as error:
         _Outage.note(error)
+
+
+def record_spooled() -> None:
+    """Record what earlier processes left in DATA_DIR. Never raises. No task: the files are on this host."""
+    spool_recover(settings.DATA_DIR, settled_records_write)
 
 
 def _record_batch(store: OpenRecords) -> bool:

@@ -23,6 +23,12 @@ def redis_url() -> str:
 
 
 @pytest.fixture(autouse=True)
+def own_data_dir(settings, tmp_path):
+    """Couriers that close with records spool them."""
+    settings.DATA_DIR = tmp_path
+
+
+@pytest.fixture(autouse=True)
 def no_outage(monkeypatch):
     """An outage that an earlier test left open would swallow this one's first line."""
     monkeypatch.setattr(tasks._Outage, "runs", 0)

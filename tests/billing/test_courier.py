@@ -8,9 +8,10 @@ import pytest
 
 from billing.admission import StoreUnavailable
 from billing.admission.memory import MemoryStore
-from billing.courier import Courier
+from billing.courier import BATCH_MAX, Courier
 from billing.nudger import Nudger
 from billing.outcome_codec import outcome_decode
+from billing.spool import spool_recover
 from tests.factories.billing import outcome_make
 
 
@@ -69,6 +70,10 @@ async def courier(port, nudges):
     left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert not [task for task in left if task.get_name() == "courier"]
     assert "courier-nudger" not in {thread.name for thread in threading.enumerate()}
+
+
+def ids(records):
+    return {record.request_id for record in records}
 
 
 async def settled(port: FakePort, count: int) -> None:
@@ -199,6 +204,31 @@ async def test_closing_a_courier_whose_store_is_down_is_bounded_and_tells(port, 
     assert time.monotonic() - began < 1.5
     assert courier.pending == 1
     assert "1 outcomes that the store did not take" in caplog.text
+    assert "1 outcomes were not recorded" in caplog.text
+
+
+async def test_what_nobody_took_is_spooled_queue_and_batch_alike(port, nudges, settings):
+    port.down = True
+    courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges))
+    await courier.start()
+    outcomes = [outcome_make() for _ in range(BATCH_MAX + 1)]
+    for outcome in outcomes:
+        courier.report(outcome)
+    await courier.aclose(timeout_s=0.3)
+    spooled = []
+    spool_recover(settings.DATA_DIR, lambda records: spooled.extend(records) or ids(records))
+    assert [outcome_decode(record.payload) for record in spooled] == outcomes
+
+
+async def test_a_spool_that_cannot_be_written_is_told_with_the_number(port, nudges, settings, caplog):
+    port.down = True
+    (settings.DATA_DIR / "file").touch()
+    settings.DATA_DIR = settings.DATA_DIR / "file"
+    courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges))
+    await courier.start()
+    courier.report(outcome_make())
+    await courier.aclose(timeout_s=0.3)
+    assert "1 outcomes are lost" in caplog.text
 
 
 async def test_closing_while_the_store_comes_back_delivers(port, nudges):

@@ -9,7 +9,13 @@ import pytest
 from django.db import OperationalError, connection
 
 from billing import tasks
-from billing.admission import SettledRecord, StoreUnavailable, admission_port, open_records
+from billing.admission import (
+    SettledRecord,
+    StoreUnavailable,
+    admission_forget,
+    admission_port,
+    open_records,
+)
 from billing.courier import Courier
 from billing.models import Attempt, DeadOutcome, RelayRequest
 from billing.nudger import Nudger
@@ -225,6 +231,77 @@ def test_redis_a_report_becomes_a_row_once_a_worker_runs(redis_settings, set_eag
     assert len(nudges) >= 1
     tasks.record_settled()
     assert RelayRequest.objects.count() == 30
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("lasts", ["hiccup", "outage"])
+def test_embedded_a_stop_soon_after_a_database_outage_loses_nothing(
+    memory_settings, monkeypatch, caplog, settings, lasts
+):
+    """A hiccup is over when the process ends; an outage is not, so the records wait in the spool."""
+    owner, write = owner_make(), tasks.settled_records_write
+    failing = threading.Event()
+
+    def away(records):
+        failing.set()
+        raise OperationalError("password=hunter2")
+
+    monkeypatch.setattr(tasks, "settled_records_write", away)
+
+    async def live() -> None:
+        courier = Courier()
+        await courier.start()
+        for _ in range(3):
+            courier.report(outcome_make(owner))
+        await asyncio.to_thread(failing.wait, 5)
+        if lasts == "hiccup":
+            monkeypatch.setattr(tasks, "settled_records_write", write)
+        await courier.aclose()
+
+    asyncio.run(live())
+    spools = list(settings.DATA_DIR.glob("*.spool"))
+    if lasts == "hiccup":
+        assert RelayRequest.objects.count() == 3
+        assert not spools
+        return
+    assert RelayRequest.objects.count() == 0
+    assert len(spools) == 1
+    assert "3 outcomes were not recorded" in caplog.text
+    assert "hunter2" not in caplog.text
+
+    admission_forget()
+    monkeypatch.setattr(tasks, "settled_records_write", write)
+
+    async def next_life() -> None:
+        courier = Courier()
+        await courier.start()
+        await rows(3, EMBEDDED_ROW_WITHIN_S)
+        await courier.aclose()
+
+    asyncio.run(next_life())
+    assert not list(settings.DATA_DIR.glob("*.spool"))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_redis_away_at_the_stop_what_it_did_not_take_is_recorded_by_the_next_start(redis_settings, settings):
+    owner = owner_make()
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    admission_forget()
+
+    async def live(outcomes: int) -> None:
+        courier = Courier(nudger=Nudger(interval_s=0.2, nudge=lambda task: None, first=tasks.record_spooled))
+        await courier.start()
+        for _ in range(outcomes):
+            courier.report(outcome_make(owner))
+        await courier.aclose(timeout_s=0.5)
+        await admission_port().aclose()
+
+    asyncio.run(live(2))
+    assert len(list(settings.DATA_DIR.glob("*.spool"))) == 1
+    assert RelayRequest.objects.count() == 0
+    asyncio.run(live(0))
+    assert RelayRequest.objects.count() == 2
+    assert not list(settings.DATA_DIR.glob("*.spool"))
 
 
 def _raise(error: Exception):
