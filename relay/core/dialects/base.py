@@ -107,6 +107,8 @@ class WholeAnswer(msgspec.Struct, frozen=True):
     finish_reasons: tuple[str, ...] = ()
     model: str = ""
     error: UpstreamError | None = None
+    soft_errors: tuple[str, ...] = ()
+    """Classes of the faults the answer survived."""
 
 
 class AggregationFailed(ValueError):

@@ -81,8 +81,8 @@ class Opaque:
             members = _read_members(body)
         except (ValueError, RecursionError):
             return WholeAnswer()
-        usage = members.get("usage")
-        return WholeAnswer(usage=usage_from_raw(usage) if usage is not None else None, model=_model(members))
+        reported = usage_from_raw(members.get("usage"))
+        return WholeAnswer(usage=reported.tokens, model=_model(members), soft_errors=reported.soft_errors)
 
     def aggregator(self, ask: Ask) -> Aggregator:
         return _NoAggregator()

@@ -62,6 +62,8 @@ async def _checked_body(attempt: Attempt, response: httpx.Response) -> bytes:
     attempt.whole_usage = answer.usage
     attempt.finish_reasons = answer.finish_reasons
     attempt.facts.model = answer.model
+    for error_class in answer.soft_errors:
+        attempt.facts.add_soft_error(error_class, 0)
     attempt.is_processed = True
     return body
 

@@ -71,6 +71,9 @@ class OpenAIChatAggregator:
         if event.event == "error" or find_error(chunk) is not None:
             self._failure = "upstream_error_event"
             return
+        if not isinstance(chunk.get("choices"), list | None):
+            self._failure = "not_json"
+            return
         self._add_chunk(chunk)
 
     def whole(self) -> bytes:

@@ -60,7 +60,7 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 class NotAChunk(ValueError):
-    """The data is not JSON, or not an object."""
+    """The data is not JSON, not an object, or an object whose choices are no list."""
 
 
 strict_chunk = msgspec.json.Decoder(Chunk).decode
@@ -98,18 +98,16 @@ _loose_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 def _chunk_of(value: Mapping[str, object]) -> Chunk:
     choices = value.get("choices", msgspec.UNSET)
+    if not isinstance(choices, list | msgspec.UnsetType | None):
+        raise NotAChunk("choices are no list")
     groq = value.get("x_groq")
     return Chunk(
-        choices=_loose_choices(choices) if isinstance(choices, list) else _null_or_unset(choices),
+        choices=_loose_choices(choices) if isinstance(choices, list) else choices,
         usage=loose_usage(value.get("usage")),
         model=text(value.get("model")),
         x_groq=VendorUsage(loose_usage(groq.get("usage"))) if isinstance(groq, dict) else None,
         error=msgspec.Raw(b"true") if value.get("error") else msgspec.UNSET,
     )
-
-
-def _null_or_unset(choices: object) -> msgspec.UnsetType | None:
-    return msgspec.UNSET if choices is msgspec.UNSET else None
 
 
 def _loose_choices(choices: list[object]) -> list[Choice]:

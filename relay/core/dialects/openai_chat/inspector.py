@@ -20,7 +20,7 @@ from relay.core.dialects.openai_chat.chunk import (
 )
 from relay.core.dialects.openai_chat.repairs import Edits, comments_of, edited, without_id_and_retry
 from relay.core.dialects.openai_chat.request import choices_asked
-from relay.core.dialects.openai_chat.usage import Usage, merged, normalised
+from relay.core.dialects.openai_chat.usage import USAGE_ABSURD, AbsurdUsage, Usage, merged, normalised
 from relay.core.dialects.upstream_errors import error_from_text, find_error
 from relay.core.sse import DONE, Event
 from relay.core.tool_calls import ToolCallAssembler
@@ -37,7 +37,8 @@ class OpenAIChatInspector:
     """`StreamInspector` for chat completions; legacy completions, which have no delta, are read too."""
 
     __slots__ = (
-        "_choices_due", "_choices_seen", "_include_usage", "_offset", "_tool_calls", "facts",
+        "_choices_due", "_choices_seen", "_include_usage", "_offset", "_tool_calls", "_usage_is_absurd",
+        "facts",
     )  # fmt: skip
 
     def __init__(self, ask: Ask) -> None:
@@ -46,6 +47,7 @@ class OpenAIChatInspector:
         self._choices_due = min(choices_asked(ask.fields), MAX_CHOICES)
         self._choices_seen: set[int] = set()
         self._tool_calls = ToolCallAssembler()
+        self._usage_is_absurd = False
         self._offset = 0
 
     def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
@@ -103,17 +105,16 @@ class OpenAIChatInspector:
         if chunk.model and not self.facts.model:
             self.facts.model = chunk.model
         if chunk.x_groq is not None:
-            self._read_usage(chunk.x_groq.usage)
+            self._read_usage(chunk.x_groq.usage, offset)
         if chunk.usage is not None:
-            self._read_usage(chunk.usage)
+            has_content |= self._read_usage(chunk.usage, offset)
             edits.drop_usage = not self._include_usage
-            has_content = True
         kind = _CONTENT if has_content or carries_more(event.data) else EventKind.PREAMBLE
         return Relayed(kind, self._frame(event, edits, offset))
 
     def _read_uncommon(self, chunk: Chunk, event: Event, offset: int) -> Relayed:
         """Usage, an error, Azure's prompt-filter results: model "" and its own id mean nothing there."""
-        is_usage_chunk = chunk.choices == [] and chunk.usage is not None and chunk.error is _UNSET
+        is_usage_chunk = chunk.choices == [] and normalised(chunk.usage) is not None and chunk.error is _UNSET
         error = None if is_usage_chunk else _error_in(event.data)
         if error is not None:
             return self._failed(error)
@@ -122,10 +123,10 @@ class OpenAIChatInspector:
         edits = Edits(empty_choices=chunk.choices is None or chunk.choices is _UNSET)
         if chunk.usage is None:
             return Relayed(EventKind.PREAMBLE, self._frame(event, edits, offset))
-        self._read_usage(chunk.usage)
+        kind = _CONTENT if self._read_usage(chunk.usage, offset) else EventKind.PREAMBLE
         if chunk.model and not self.facts.model:
             self.facts.model = chunk.model
-        return Relayed(_CONTENT, self._frame(event, edits, offset) if self._include_usage else b"")
+        return Relayed(kind, self._frame(event, edits, offset) if self._include_usage else b"")
 
     def _read_choice(self, position: int, choice: Choice, edits: Edits, offset: int) -> bool:
         """True when the choice carries something of the answer."""
@@ -144,7 +145,7 @@ class OpenAIChatInspector:
         if choice.text:
             self.facts.text_bytes += _utf8_size(choice.text)
             has_content = True
-        self._read_usage(choice.usage)
+        self._read_usage(choice.usage, offset)
         if choice.finish_reason:
             self._finish(position, index, choice.finish_reason, edits, offset)
             has_content = True
@@ -187,10 +188,16 @@ class OpenAIChatInspector:
         finished = facts.finish_reasons.keys()
         facts.every_choice_finished = len(finished) >= self._choices_due and self._choices_seen <= finished
 
-    def _read_usage(self, usage: Usage | None) -> None:
+    def _read_usage(self, usage: Usage | None, offset: int) -> bool:
+        """True when it reports something. What is absurd is told once: some put usage on every chunk."""
+        if isinstance(usage, AbsurdUsage) and not self._usage_is_absurd:
+            self._usage_is_absurd = True
+            self.facts.add_soft_error(USAGE_ABSURD, offset)
         reported = normalised(usage)
-        if reported is not None:
-            self.facts.usage = merged(self.facts.usage, reported)
+        if reported is None:
+            return False
+        self.facts.usage = merged(self.facts.usage, reported)
+        return True
 
     def _frame(self, event: Event, edits: Edits, offset: int) -> bytes:
         if edits:
@@ -215,6 +222,9 @@ class OpenAIChatInspector:
             out = b"" if self.facts.terminal_seen else self._frame(event, Edits(), offset)
             self.facts.terminal_seen = True
             return Relayed(EventKind.TERMINAL, out)
+        error = _error_in(data)  # beside choices that are no list
+        if error is not None:
+            return self._failed(error)
         self.facts.add_soft_error("not_json", offset)
         return Relayed(EventKind.INVALID, b"")
 

@@ -1,57 +1,84 @@
 """OpenAI's `usage` object, and what vendors make of it, as `TokenUsage`.
 
 Reported numbers are totals: a later report replaces an earlier one field by field, never adds to it.
-Must not know streams or answers.
+What is no count counts as not reported, and is told as `USAGE_ABSURD`. Must not know streams or answers.
 """
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from relay.core.dialects.openai_chat.loose import whole_number
 from relay.core.usage import TokenUsage
 
+MAX_COUNT = 1_000_000_000
+"""Tokens; a hundred times the largest context window on sale. More is no count but a broken upstream, and
+would be charged for."""
+
+USAGE_ABSURD = "usage_absurd"
+"""The soft error of a usage in which something is no whole number from 0 to `MAX_COUNT`."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+
 
 class PromptDetails(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
+    cached_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
     """OpenRouter."""
-    audio_tokens: int | None = None
+    audio_tokens: Count | None = None
 
 
 class CompletionDetails(msgspec.Struct, gc=False):
-    reasoning_tokens: int | None = None
-    audio_tokens: int | None = None
+    reasoning_tokens: Count | None = None
+    audio_tokens: Count | None = None
 
 
 class Usage(msgspec.Struct, gc=False):
     """Source: https://platform.openai.com/docs/api-reference/chat/object, `usage`."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    total_tokens: Count | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
+    prompt_cache_hit_tokens: Count | None = None
     """DeepSeek's name for cached input."""
-    input_tokens: int | None = None
+    input_tokens: Count | None = None
     """The Responses and image endpoints' name for prompt tokens."""
-    output_tokens: int | None = None
+    output_tokens: Count | None = None
     input_tokens_details: PromptDetails | None = None
     output_tokens_details: CompletionDetails | None = None
+
+
+class AbsurdUsage(Usage, gc=False):
+    """Something in it was no count, and is None here."""
+
+
+class Reported(NamedTuple):
+    """What a whole answer's usage says. soft_errors: classes."""
+
+    tokens: TokenUsage | None = None
+    soft_errors: tuple[str, ...] = ()
 
 
 _read_usage = msgspec.json.Decoder(Usage).decode
 
 
-def usage_from_raw(raw: msgspec.Raw) -> TokenUsage | None:
-    """None when `raw` is null, not an object, or reports nothing."""
+def usage_from_raw(raw: msgspec.Raw | None) -> Reported:
+    """No tokens when `raw` is null, not an object, or reports nothing. Never raises."""
+    if raw is None:
+        return Reported()
     try:
-        return normalised(_read_usage(raw))
-    except msgspec.MsgspecError:
+        return Reported(normalised(_read_usage(raw)))
+    except (msgspec.MsgspecError, RecursionError):
         pass
     try:
-        return normalised(loose_usage(msgspec.json.decode(raw)))
-    except (msgspec.MsgspecError, RecursionError):
-        return None
+        usage = loose_usage(json.loads(bytes(raw)))  # unlike msgspec it reads 1e999
+    except (ValueError, RecursionError):  # a number of thousands of digits, say
+        usage = AbsurdUsage()
+    return Reported(normalised(usage), (USAGE_ABSURD,) if isinstance(usage, AbsurdUsage) else ())
 
 
 def normalised(usage: Usage | None) -> TokenUsage | None:
@@ -61,13 +88,13 @@ def normalised(usage: Usage | None) -> TokenUsage | None:
     prompt = usage.prompt_tokens_details or usage.input_tokens_details or _NO_PROMPT_DETAILS
     completion = usage.completion_tokens_details or usage.output_tokens_details or _NO_COMPLETION_DETAILS
     total = TokenUsage(
-        input=_count(_first(usage.prompt_tokens, usage.input_tokens)),
-        cached_input=_count(_first(prompt.cached_tokens, usage.prompt_cache_hit_tokens)),
-        cache_write=_count(prompt.cache_write_tokens),
+        input=_first(usage.prompt_tokens, usage.input_tokens),
+        cached_input=_first(prompt.cached_tokens, usage.prompt_cache_hit_tokens),
+        cache_write=prompt.cache_write_tokens,
         output=_output(usage, completion.reasoning_tokens),
-        reasoning=_count(completion.reasoning_tokens),
-        audio_input=_count(prompt.audio_tokens),
-        audio_output=_count(completion.audio_tokens),
+        reasoning=completion.reasoning_tokens,
+        audio_input=prompt.audio_tokens,
+        audio_output=completion.audio_tokens,
     )
     return None if total == _NOTHING else total
 
@@ -88,16 +115,26 @@ def merged(old: TokenUsage | None, new: TokenUsage) -> TokenUsage:
 
 
 def loose_usage(value: object) -> Usage | None:
-    """From decoded JSON whose members have odd types: what is not a whole number counts as absent."""
-    if not isinstance(value, dict):
+    """From decoded JSON whose members have odd types. None only for null: what is there is a usage.
+
+    `12.0` is a count; what is none is left out of an `AbsurdUsage`.
+    """
+    if value is None:
         return None
-    numbers = {name: whole_number(value.get(name)) for name in _NUMBERS}
-    return Usage(
+    if not isinstance(value, dict):
+        return AbsurdUsage() if value else Usage()  # PHP writes an empty object as `[]`
+    unusable: list[str] = []
+    numbers = _loose_counts(value, _NUMBERS, unusable)
+    prompt = _loose_prompt_details(value.get("prompt_tokens_details"), unusable)
+    completion = _loose_completion_details(value.get("completion_tokens_details"), unusable)
+    input_details = _loose_prompt_details(value.get("input_tokens_details"), unusable)
+    output_details = _loose_completion_details(value.get("output_tokens_details"), unusable)
+    return (AbsurdUsage if unusable else Usage)(
         **numbers,
-        prompt_tokens_details=_loose_prompt_details(value.get("prompt_tokens_details")),
-        completion_tokens_details=_loose_completion_details(value.get("completion_tokens_details")),
-        input_tokens_details=_loose_prompt_details(value.get("input_tokens_details")),
-        output_tokens_details=_loose_completion_details(value.get("output_tokens_details")),
+        prompt_tokens_details=prompt,
+        completion_tokens_details=completion,
+        input_tokens_details=input_details,
+        output_tokens_details=output_details,
     )
 
 
@@ -112,11 +149,16 @@ _NUMBERS = (
     "input_tokens",
     "output_tokens",
 )
+_PROMPT_NUMBERS = ("cached_tokens", "cache_write_tokens", "audio_tokens")
+_COMPLETION_NUMBERS = ("reasoning_tokens", "audio_tokens")
 
 
 def _output(usage: Usage, reasoning: int | None) -> int | None:
-    """Grok (xAI) reports reasoning beside the completion and not within it: its total gives that away."""
-    output = _count(_first(usage.completion_tokens, usage.output_tokens))
+    """Grok (xAI) reports reasoning beside the completion and not within it: its total gives that away.
+
+    The sum is never above `MAX_COUNT`, because the total it equals is not.
+    """
+    output = _first(usage.completion_tokens, usage.output_tokens)
     prompt = _first(usage.prompt_tokens, usage.input_tokens)
     if output is None or not reasoning or prompt is None:
         return output
@@ -127,24 +169,27 @@ def _first(new: int | None, old: int | None) -> int | None:
     return old if new is None else new
 
 
-def _count(number: int | None) -> int | None:
-    return number if number is not None and number >= 0 else None
+def _loose_counts(
+    value: Mapping[str, object], names: tuple[str, ...], unusable: list[str]
+) -> dict[str, int | None]:
+    """The counts among `names`; the names of what is there and is none go into `unusable`."""
+    counts: dict[str, int | None] = dict.fromkeys(names)
+    for name in names:
+        number = whole_number(value.get(name))
+        if number is not None and 0 <= number <= MAX_COUNT:
+            counts[name] = number
+        elif value.get(name) is not None:
+            unusable.append(name)
+    return counts
 
 
-def _loose_prompt_details(value: object) -> PromptDetails | None:
+def _loose_prompt_details(value: object, unusable: list[str]) -> PromptDetails | None:
     if not isinstance(value, dict):
         return None
-    return PromptDetails(
-        cached_tokens=whole_number(value.get("cached_tokens")),
-        cache_write_tokens=whole_number(value.get("cache_write_tokens")),
-        audio_tokens=whole_number(value.get("audio_tokens")),
-    )
+    return PromptDetails(**_loose_counts(value, _PROMPT_NUMBERS, unusable))
 
 
-def _loose_completion_details(value: object) -> CompletionDetails | None:
+def _loose_completion_details(value: object, unusable: list[str]) -> CompletionDetails | None:
     if not isinstance(value, dict):
         return None
-    return CompletionDetails(
-        reasoning_tokens=whole_number(value.get("reasoning_tokens")),
-        audio_tokens=whole_number(value.get("audio_tokens")),
-    )
+    return CompletionDetails(**_loose_counts(value, _COMPLETION_NUMBERS, unusable))

@@ -240,7 +240,7 @@ def test_broken_frames_are_soft_errors_with_their_offset():
 def test_usage_is_normalised(usage, expected):
     inspector, _ = relayed({**chunk(), "choices": [], "usage": usage}, asked=ask_with_usage())
     assert inspector.facts.usage == expected
-    body = json.dumps({"choices": [], "usage": usage}).encode()
+    body = json.dumps({"choices": [{}], "usage": usage}).encode()
     assert OPENAI_CHAT.inspect_whole(body).usage == expected
 
 

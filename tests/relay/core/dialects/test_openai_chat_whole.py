@@ -55,15 +55,14 @@ def test_an_error_inside_a_200_is_found(body, message):
     [
         {"choices": [{"message": {"content": "x"}}], "error": None},
         {"choices": [{}], "base_resp": {"status_code": 0, "status_msg": ""}},
-        {"id": "x", "message": "ok", "code": 200},
-        {},
+        {"choices": [{}], "message": "ok", "code": 200},
     ],
 )
 def test_what_is_no_error_is_none(body):
     assert inspect(body).error is None
 
 
-@pytest.mark.parametrize("choices", [None, 7, "x", [1], [{"finish_reason": 7}]])
+@pytest.mark.parametrize("choices", [[1], [{"finish_reason": 7}]])
 def test_odd_members_are_not_reported(choices):
     answer = inspect({"choices": choices, "model": 7, "usage": "none"})
     assert (answer.model, answer.finish_reasons, answer.usage) == ("", (), None)
