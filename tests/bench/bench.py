@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script:
 from tests.bench.figures import FLOOR, REFERENCE, Figures, verdicts
 from tests.bench.loads import LOADS, Load, Sample, measure, shortened, warm_up
 from tests.bench.machine import choose_cores, machine_info, raise_file_limit
+from tests.bench.open_streams import open_memory
 from tests.bench.processes import HarnessError, Processes, say
 from tests.bench.profiling import profile
 from tests.bench.report import print_report, write_json
@@ -98,7 +99,9 @@ def start(processes: Processes, options: argparse.Namespace) -> Stack:
 def measure_all(stack: Stack, loads: dict[str, Load], rounds: int) -> Figures:
     """Round by round and load by load: direct, then each target."""
     contestants: list[Target] = [stack.mock, *stack.targets]
-    idle_kb = {target.name: warm_up(stack, target) for target in contestants}
+    for target in contestants:
+        warm_up(stack, target)
+    memory = {target.name: open_memory(target) for target in stack.targets if target.pids()}
     samples: dict[str, dict[str, list[Sample]]] = {
         target.name: {name: [] for name in loads} for target in contestants
     }
@@ -108,7 +111,7 @@ def measure_all(stack: Stack, loads: dict[str, Load], rounds: int) -> Figures:
             for target in contestants:
                 samples[target.name][load.name].append(measure(stack, target, load))
             say(f"round {number}/{rounds}  {load.name:<6} {time.monotonic() - started:5.1f} s")
-    return Figures(samples, loads, idle_kb)
+    return Figures(samples, loads, memory)
 
 
 def hold(stack: Stack) -> None:

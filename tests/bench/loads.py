@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.bench.machine import core_busy_seconds, cpu_seconds, rss_kb
+from tests.bench.machine import core_busy_seconds, cpu_seconds
 from tests.bench.processes import HarnessError, on_core
 from tests.bench.stack import CHAT_PATH, Stack, Target, chat_body
 
@@ -34,7 +34,6 @@ class Load:
         return self.ramp_ms > 0
 
 
-# Paced loads first: memory per open stream is read on a server whose heap no burst has grown yet.
 LOADS = (
     Load("p500", 500, "mock-20-100", stream=True, ramp_ms=2000, warmup=4.5, seconds=6.0),
     Load("p1000", 1000, "mock-20-100", stream=True, ramp_ms=2000, warmup=4.5, seconds=6.0),
@@ -165,12 +164,11 @@ def settle(stack: Stack, target: Target) -> float:
     return time.monotonic() - started
 
 
-def warm_up(stack: Stack, target: Target) -> int:
-    """Light traffic, then calm. Returns the idle memory in KiB from which open streams are counted."""
+def warm_up(stack: Stack, target: Target) -> None:
+    """Light traffic, then calm."""
     for load in WARM_UP:
         run_load(stack, target, load)
     settle(stack, target)
-    return rss_kb(target.pids())
 
 
 def measure(stack: Stack, target: Target, load: Load) -> Sample:

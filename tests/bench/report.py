@@ -96,15 +96,10 @@ def main_table(figures: Figures) -> str:
 
 
 def memory_lines(figures: Figures) -> list[str]:
-    lines = []
-    for load in figures.loads.values():
-        for target in figures.samples:
-            if (kilobytes := figures.memory(target, load.name)) is not None and target != FLOOR:
-                idle_mb = figures.idle_kb[target] / 1024
-                lines.append(
-                    f"{load.name}: {target} {kilobytes:.1f} KB per open stream over {idle_mb:.0f} MB idle"
-                )
-    return lines
+    return [
+        f"{target}: {memory.kb_per_stream:.1f} KB per open stream over {memory.idle_kb / 1024:.0f} MB"
+        for target, memory in figures.memory.items()
+    ]
 
 
 def remarks(figures: Figures) -> list[str]:
@@ -142,7 +137,7 @@ def print_report(figures: Figures, judged: dict[str, list[Verdict]], say: Callab
     say("")
     say(main_table(figures))
     for title, lines in (
-        ("Memory (first round)", memory_lines(figures)),
+        ("Memory", memory_lines(figures)),
         ("Remarks", remarks(figures)),
         ("Noise", [noise_line(figures)]),
     ):
@@ -176,7 +171,7 @@ def write_json(
         "machine": machine,
         "options": options,
         "loads": {name: asdict(load) for name, load in figures.loads.items()},
-        "idle_kb": dict(figures.idle_kb),
+        "memory": {target: asdict(memory) for target, memory in figures.memory.items()},
         "samples": {
             target: {load: _as_dicts(runs) for load, runs in by_load.items()}
             for target, by_load in figures.samples.items()
