@@ -8,7 +8,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
-from django.db import DatabaseError
+from django.db import Error as AnyDatabaseError
 
 from channels_admin.crypto import api_key_digest
 from channels_admin.selectors.api_keys import AccessChanges, ApiKeyLookup, ApiKeyRefusal, caller_by_digest
@@ -29,7 +29,7 @@ class ApiKeyDirectory:
         self._threads = DatabaseThreads(name="api-keys", size=LOOKUPS_AT_ONCE)
         self._known: OrderedDict[str, ApiKeyLookup] = OrderedDict()
         self._refused: OrderedDict[str, ApiKeyLookup] = OrderedDict()
-        self._looking: dict[str, asyncio.Task[ApiKeyLookup]] = {}
+        self._looking: dict[str, asyncio.Task[ApiKeyLookup | None]] = {}
 
     async def find(self, api_key: str) -> ApiKeyLookup:
         """Raises Refusal 503 when the database is away or too many unknown keys are looked up already."""
@@ -42,10 +42,10 @@ class ApiKeyDirectory:
             if len(self._looking) >= LOOKUPS_AT_ONCE:
                 raise _busy()
             task = self._looking[digest] = spawn(self._look_up(digest), name="api-key-look-up")
-        try:
-            return await asyncio.shield(task)
-        except DatabaseError as error:
-            raise _busy() from error
+        looked_up = await asyncio.shield(task)
+        if looked_up is None:
+            raise _busy()
+        return looked_up
 
     def drop(self, changes: AccessChanges, _version: int) -> None:
         """A configuration change: forgets what it touched, and every key that was refused before it."""
@@ -66,10 +66,13 @@ class ApiKeyDirectory:
             await asyncio.wait(set(self._looking.values()))
         await self._threads.aclose()
 
-    async def _look_up(self, digest: str) -> ApiKeyLookup:
+    async def _look_up(self, digest: str) -> ApiKeyLookup | None:
+        """None: the database is away, which is no failure of this task and told by the configuration poll."""
         version = self._version()
         try:
             found = await self._threads.run(caller_by_digest, digest)
+        except AnyDatabaseError:
+            return None
         finally:
             del self._looking[digest]
         if version == self._version():

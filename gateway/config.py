@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import DatabaseError
+from django.db import Error as AnyDatabaseError
 
 from billing.selectors.prices import PriceSection, load_prices
 from channels_admin.selectors.api_keys import AccessChanges, changed_access
@@ -90,7 +90,7 @@ class Configuration:
             await asyncio.sleep(POLL_S)
             try:
                 await self.refresh()
-            except (DatabaseError, ValueError) as error:
+            except (AnyDatabaseError, ValueError) as error:
                 self._note_failure(error)
             else:
                 self._is_failing = False

@@ -6,14 +6,17 @@ where it was raised: messages may quote prompts or secrets.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import Error as AnyDatabaseError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
+from billing.db_errors import TRANSIENT_ERRORS
 from relay.core.dialects.openai_chat.errors import error_body as openai_error_body
 from relay.core.errors import Refusal, described
 
@@ -30,6 +33,10 @@ _KIND_BY_STATUS = {
     403: "permission_error",
     429: "rate_limit_error",
 }
+
+_DATABASE_LOG_PAUSE_S = 30.0
+_database_errors_logged: dict[str, float] = {}
+"""Class name → when it was logged last, on the monotonic clock."""
 
 _BAD_INPUT = (BadRequest, SuspiciousOperation, MultiPartParserError, UnreadablePostError)
 
@@ -54,6 +61,8 @@ def render(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 def render_exception(request: HttpRequest, error: Exception) -> HttpResponse:
     """Any exception as an answer; what nobody foresaw is logged and becomes a 500 without details."""
     refusal = foreseen(request, error)
+    if isinstance(error, AnyDatabaseError):
+        _log_database_error(error)
     if refusal is None:
         log_unexpected(error, getattr(request, "request_id", ""))
         refusal = Refusal(
@@ -91,6 +100,14 @@ def foreseen(request: HttpRequest, error: Exception) -> Refusal | None:
             refusal = _from_status(error.status_code, error.message)
         case ValidationError():
             refusal = _from_validation(error)
+        case AnyDatabaseError():
+            refusal = Refusal(
+                503,
+                "The database does not answer right now. Try again.",
+                kind="api_error",
+                code="database_unavailable",
+                retry_after_s=1,
+            )
         case _ if isinstance(error, _BAD_INPUT):
             refusal = Refusal(400, "The request could not be read.", code="bad_request")
     return refusal
@@ -109,6 +126,16 @@ def install(api: NinjaAPI) -> None:
 def log_unexpected(error: BaseException, request_id: str) -> None:
     """Class and frames, never the message."""
     _logger.error("unexpected error in request %s: %s", request_id or "-", described(error))
+
+
+def _log_database_error(error: AnyDatabaseError) -> None:
+    """One line a class and a while: in an outage each request meets the same."""
+    kind, now = type(error).__name__, time.monotonic()
+    if now - _database_errors_logged.get(kind, -_DATABASE_LOG_PAUSE_S) >= _DATABASE_LOG_PAUSE_S:
+        _database_errors_logged[kind] = now
+        # An outage is the same everywhere; for the rest it matters where we asked for what cannot be.
+        shown = kind if isinstance(error, TRANSIENT_ERRORS) else described(error)
+        _logger.error("requests are refused: the database answers with %s", shown)
 
 
 def _unknown_url(request: HttpRequest) -> str:
