@@ -26,7 +26,11 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason}" if self.path else self.reason
+        """One line that every terminal can show: names out of the file may hold anything."""
+        text = f"{self.path}: {self.reason}" if self.path else self.reason
+        return "".join(
+            letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+        )
 
 
 class ProvisioningRefused(Exception):

@@ -19,6 +19,10 @@ Location = tuple[str | int, ...]
 
 # `$${` stands for `${`; what else follows `${` is a slip and is told.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
+_UNKEEPABLE = {
+    re.compile("\0"): "holds a NUL character, which no database keeps",
+    re.compile("[\ud800-\udfff]"): "holds half of a surrogate pair, which is no character",
+}
 _REASONS = {
     "missing": "is missing",
     "string_type": "a text is expected, in quotes if it looks like a number or a switch",
@@ -60,7 +64,7 @@ def read_text(text: str, environ: Mapping[str, str]) -> Reading:
         raise UnreadableYaml(Problem("", f"a mapping with {sections} is expected"))
     found: dict[Location, str] = {}
     data = {name: _substituted(part, environ, found, (name,)) for name, part in data.items()}
-    for location, reason in _schema_problems(data):
+    for location, reason in (*_unkeepable(data, ()), *_schema_problems(data)):
         found.setdefault(location, reason)
     for location, reason in _repeats(data):
         found.setdefault(location, reason)
@@ -94,6 +98,19 @@ def _substituted(
         return environ.get(name or "", "")
 
     return _REFERENCE.sub(put_in, value)
+
+
+def _unkeepable(value: object, location: Location) -> Iterable[tuple[Location, str]]:
+    """Texts, and names of fields, that no row could hold."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _unkeepable(name, (*location, name))
+            yield from _unkeepable(part, (*location, name))
+    elif isinstance(value, list):
+        for at, part in enumerate(value):
+            yield from _unkeepable(part, (*location, at))
+    elif isinstance(value, str):
+        yield from ((location, reason) for pattern, reason in _UNKEEPABLE.items() if pattern.search(value))
 
 
 def _schema_problems(data: object) -> Iterable[tuple[Location, str]]:

@@ -2,7 +2,13 @@
 
 UPSTREAM_CANARY = "sk-canary-upstream-5f1e7b9d"
 API_KEY_CANARY = "sk-canary-tenant-0a9b8c7d6e5f4a3b2c1d"
-ENVIRON = {"UPSTREAM_KEY": UPSTREAM_CANARY, "TENANT_KEY": API_KEY_CANARY, "PORT": "4030"}
+BAD_TEXT = "\udc80"  # what Python makes of bytes that are no UTF-8
+ENVIRON = {
+    "UPSTREAM_KEY": UPSTREAM_CANARY,
+    "TENANT_KEY": API_KEY_CANARY,
+    "PORT": "4030",
+    "BAD_TEXT": BAD_TEXT,
+}
 
 FULL = """
 flags: {IMAGES_FAILOVER_ENABLED: false, RETRY_TIMES: 3}

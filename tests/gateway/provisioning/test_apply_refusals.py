@@ -84,6 +84,18 @@ REFUSALS = [
     ("flags: {RETRY_TIMES: 2026-13-45}", "holds a number or a date that is none"),
     ("tenants: [{name: '${NOPE}'}]", "tenants[0].name: the environment variable NOPE is not set"),
     ("tenants: [{name: '${no name}'}]", "tenants[0].name: after ${ a name and } are expected"),
+    ('tenants: [{name: "a\\0b"}]', "tenants[0].name: holds a NUL character"),
+    ('tenants: [{name: "\\ud800"}]', "tenants[0].name: holds half of a surrogate pair"),
+    ('tenants: [{name: "${BAD_TEXT}"}]', "tenants[0].name: holds half of a surrogate pair"),
+    ('tenants: [{name: t, api_keys: [{name: "k\\0"}]}]', "tenants[0].api_keys[0].name: holds a NUL character"),
+    (f'channels: [{{{CHANNEL}, model_mapping: {{"a\\0": b}}}}]', r"channels[0].model_mapping.a\x00: holds a NUL character"),
+    (f'channels: [{{{CHANNEL}, parameter_overrides: {{a: [{{b: "\\udfff"}}]}}}}]', "channels[0].parameter_overrides.a[0].b: holds half"),
+    (f'channels: [{{{CHANNEL}, tags: ["\\0"]}}]', "channels[0].tags[0]: holds a NUL character"),
+    ('"\\ud800": []', r"\ud800: "),
+    ('"a\\0": 1\n"a\\0": 2', r"“a\x00” is there twice"),
+    ('prices: [{model: "m\\0", input: 1}]', "prices[0].model: holds a NUL character"),
+    ('stream_policies: [{name: "p\\0"}]', "stream_policies[0].name: holds a NUL character"),
+    ('flags: {"RETRY\\0": 1}', r"flags.RETRY\x00: "),
     ("1: {}", "every name must be a text"),
 ]  # fmt: skip
 
@@ -96,6 +108,7 @@ def test_what_is_refused_and_why(apply, text, told):
     assert any(told in line and line.startswith("t.yaml: ") for line in str(caught.value).splitlines()), (
         caught.value
     )
+    str(caught.value).encode()
     assert config_version() == before
     assert not any(model.objects.exists() for model in (Channel, StreamPolicy, Tenant, ApiKey))
 
