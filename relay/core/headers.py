@@ -7,6 +7,8 @@ library.
 from collections.abc import Collection, Sequence
 from urllib.parse import unquote_plus
 
+import msgspec
+
 MAX_REQUEST_ID_CHARACTERS = 128
 
 _HOP_BY_HOP = frozenset(
@@ -69,17 +71,33 @@ def upstream_headers(
     return _without_named(passed, connection) if connection else passed
 
 
-def client_headers(upstream: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The upstream's headers that the client may see.
+_READ = frozenset({b"content-type", b"content-length", b"retry-after"})
 
-    The upstream's request id comes back as `x-upstream-request-id`. Its rate limits and account ids are
-    the operator's and do not. Framing (`content-length`) is made anew.
+
+class ResponseHeaders(msgspec.Struct, frozen=True):
+    """An upstream's response headers, read once.
+
+    passed: what the client may see, names in lower case; the upstream's request id as
+    `x-upstream-request-id`, no framing, none of the operator's rate limits and account ids. request_id:
+    cleaned, "" when there is none. media_type: lower case, without parameters, "" when there is none.
     """
+
+    passed: list[tuple[bytes, bytes]]
+    request_id: str
+    media_type: str
+    content_length: bytes | None
+    retry_after: str | None
+
+
+def response_headers(upstream: Sequence[tuple[bytes, bytes]]) -> ResponseHeaders:
     passed: list[tuple[bytes, bytes]] = []
     connection: list[bytes] = []
     request_ids: list[tuple[bytes, bytes]] = []
+    read: dict[bytes, bytes] = {}
     for name, value in upstream:
         name = name.lower()  # noqa: PLW2901 - the spelling of the upstream is of no use
+        if name in _READ:
+            read.setdefault(name, value)
         if name in _CLIENT_ALLOWED:
             passed.append((name, value))
         elif name == b"connection":
@@ -91,7 +109,22 @@ def client_headers(upstream: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes,
     request_id = upstream_request_id(request_ids) if request_ids else ""
     if request_id:
         passed.append((b"x-upstream-request-id", request_id.encode("ascii")))
-    return _without_named(passed, connection) if connection else passed
+    if connection:
+        passed = _without_named(passed, connection)
+    media_type = read.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+    retry_after = read.get(b"retry-after")
+    return ResponseHeaders(
+        passed=passed,
+        request_id=request_id,
+        media_type=media_type,
+        content_length=read.get(b"content-length"),
+        retry_after=None if retry_after is None else retry_after.decode("latin-1"),
+    )
+
+
+def client_headers(upstream: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The upstream's headers that the client may see: see `ResponseHeaders.passed`."""
+    return response_headers(upstream).passed
 
 
 def upstream_request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:

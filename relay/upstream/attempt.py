@@ -13,7 +13,7 @@ import httpx
 from relay.core.dialects.base import StreamFacts
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed, SecretUnavailable
-from relay.core.headers import client_headers, upstream_request_id
+from relay.core.headers import response_headers
 from relay.core.request import RelayRequest
 from relay.core.stream_state import AttemptState, Phase, Signal
 from relay.core.usage import TokenUsage
@@ -39,10 +39,13 @@ _UNSENT_POLL_S = 0.25
 """While the request is not sent, the header timer cannot know its start: it looks again so often."""
 
 
+_NO_HEADERS = response_headers(())
+
+
 class Reading(Protocol):
     """One way to read a 2xx answer; see `relay.upstream.readings`."""
 
-    async def __call__(self, attempt: "Attempt", response: httpx.Response) -> EndReason: ...
+    async def __call__(self, attempt: "Attempt") -> EndReason: ...
 
 
 class Marks:
@@ -64,10 +67,10 @@ class Attempt:
 
     __slots__ = (
         "_body", "_deadline", "_interrupt", "_transport", "answer", "bytes_in", "clock",
-        "drain_bytes_left", "end_quietly", "events", "expired", "facts", "finish_reasons",
+        "drain_bytes_left", "end_quietly", "events", "expired", "facts", "finish_reasons", "headers",
         "is_committed", "is_detached", "is_open", "is_processed", "marks", "max_event_bytes", "plan",
         "rejection", "request", "response_status", "revealed", "state", "trace",
-        "upstream_request_id", "whole_usage",
+        "whole_usage",
     )  # fmt: skip
 
     def __init__(
@@ -101,14 +104,15 @@ class Attempt:
         """Inside `run`, before its clean-up: only then may the task be cancelled."""
         self.end_quietly: Callable[[], EndReason] = _cannot_end_quietly
         """Set by a reading: completes the answer after a silence in which every choice had finished."""
-        self.response_status: int | None = None
+        self.response_status = 0
+        """0 until the headers are there."""
         self.whole_usage: TokenUsage | None = None
         self.finish_reasons: tuple[str, ...] = ()
         self._transport = transport
         self._interrupt = interrupt
         self.trace = DialTrace()
         self.marks = Marks(clock.now(), clock.wall())
-        self.upstream_request_id = ""
+        self.headers = _NO_HEADERS
         self.revealed = ""
         """The credential in use, to take it out of what the upstream quotes."""
         self.rejection: AttemptFailed | None = None
@@ -119,8 +123,8 @@ class Attempt:
     async def run(self, reading: Reading) -> EndReason:
         self.is_open = True
         try:
-            response = await self._open()
-            return await reading(self, response)
+            await self._open()
+            return await reading(self)
         finally:
             self.is_open = False
             self.marks.ended_at = self.clock.now()
@@ -149,9 +153,6 @@ class Attempt:
             self.marks.first_event_at = now
         self.state.apply(Signal.VALID_EVENT, now)
 
-    def passed_headers(self, response: httpx.Response) -> list[tuple[bytes, bytes]]:
-        return client_headers(response.headers.raw)
-
     def watch(self) -> None:
         """The phase or its limits changed while a read is waiting."""
         self._deadline.move(self.state.due()[0])
@@ -163,7 +164,7 @@ class Attempt:
 
     # The wire.
 
-    async def _open(self) -> httpx.Response:
+    async def _open(self) -> None:
         try:
             self.revealed = self.plan.key.secret.reveal()
         except SecretUnavailable as error:
@@ -189,19 +190,17 @@ class Attempt:
         self._body = response.stream
         self.marks.headers_at = self.clock.now()
         self.response_status = response.status_code
-        self.upstream_request_id = upstream_request_id(response.headers.raw)
+        self.headers = response_headers(response.headers.raw)
         if not (200 <= response.status_code < 300 or self._is_not_modified()):
-            raise await self._rejection(response)
-        return response
+            raise await self._rejection(response.status_code)
 
     def _is_not_modified(self) -> bool:
         return self.response_status == 304 and self.plan.mode is Mode.RAW
 
-    async def _rejection(self, response: httpx.Response) -> AttemptFailed:
+    async def _rejection(self, status: int) -> AttemptFailed:
         """Reads the error body, for its message only, at most 64 KiB and 5 s."""
         self.state.apply(Signal.REJECTED, self.clock.now())
-        status = response.status_code
-        retry_after = response.headers.get("retry-after")
+        retry_after = self.headers.retry_after
         self.rejection = AttemptFailed(
             EndReason.UPSTREAM_REJECTED,
             status=status,

@@ -1,19 +1,11 @@
 """What several readings share: media types, bounded bodies, and errors that came as data."""
 
-import httpx
-
 from relay.core.dialects.base import UpstreamError
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
 
 EVENT_STREAM = "text/event-stream"
-
-
-def media_type(response: httpx.Response) -> str:
-    """Lower case, without parameters; "" when the upstream names none."""
-    content_type: str = response.headers.get("content-type", "")
-    return content_type.partition(";")[0].strip().lower()
 
 
 def is_json(media: str) -> bool:

@@ -2,15 +2,13 @@
 
 import contextlib
 
-import httpx
-
 from relay.core.dialects.base import Dialect, EventKind, StreamInspector
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.core.sse import Event, EventStreamParser, EventTooLarge
 from relay.core.stream_state import Phase, Signal
 from relay.upstream.attempt import Attempt
-from relay.upstream.readings.common import EVENT_STREAM, error_as_data, is_json, media_type, read_body
+from relay.upstream.readings.common import EVENT_STREAM, error_as_data, is_json, read_body
 
 _CONTENT, _PREAMBLE, _ERROR = EventKind.CONTENT, EventKind.PREAMBLE, EventKind.ERROR
 
@@ -91,9 +89,9 @@ class EventReader:
             attempt.state.apply(Signal.CHOICES_FINISHED, attempt.clock.now())
 
 
-async def demand_event_stream(attempt: Attempt, response: httpx.Response) -> None:
+async def demand_event_stream(attempt: Attempt) -> None:
     """Moves the attempt into PROVING, or raises what the answer is instead of an event stream."""
-    media = media_type(response)
+    media = attempt.headers.media_type
     if is_json(media):
         attempt.state.apply(Signal.WHOLE_HEADERS, attempt.clock.now())
         raise await _json_instead(attempt)
@@ -102,9 +100,9 @@ async def demand_event_stream(attempt: Attempt, response: httpx.Response) -> Non
     attempt.state.apply(Signal.STREAM_HEADERS, attempt.clock.now())
 
 
-def note_content_type(attempt: Attempt, response: httpx.Response) -> None:
+def note_content_type(attempt: Attempt) -> None:
     """A stream under another name is relayed all the same, but not in silence."""
-    if media_type(response) != EVENT_STREAM:
+    if attempt.headers.media_type != EVENT_STREAM:
         attempt.facts.add_soft_error("content_type", 0)
 
 

@@ -1,23 +1,21 @@
 """Pass-through: status, headers and bytes as they come; an event stream still gets keepalives."""
 
-import httpx
-
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.core.stream_state import Signal
 from relay.upstream.answer import Head
 from relay.upstream.attempt import Attempt
-from relay.upstream.readings.common import EVENT_STREAM, media_type
+from relay.upstream.readings.common import EVENT_STREAM
 from relay.upstream.readings.stream import read_stream
 
 
-async def read_raw(attempt: Attempt, response: httpx.Response) -> EndReason:
+async def read_raw(attempt: Attempt) -> EndReason:
     """Commits at the first body byte, or at the headers where no body can come."""
-    if media_type(response) == EVENT_STREAM and attempt.request.method != "HEAD":
-        return await read_stream(attempt, response)
+    if attempt.headers.media_type == EVENT_STREAM and attempt.request.method != "HEAD":
+        return await read_stream(attempt)
     attempt.state.apply(Signal.RAW_HEADERS, attempt.clock.now())
-    head = Head(response.status_code, tuple(_headers(attempt, response)))
-    may_be_empty = _may_be_empty(attempt, response)
+    head = Head(attempt.response_status, tuple(_headers(attempt)))
+    may_be_empty = _may_be_empty(attempt)
     if may_be_empty:
         attempt.commit(head)
     pump = attempt.answer.pump
@@ -34,17 +32,17 @@ async def read_raw(attempt: Attempt, response: httpx.Response) -> EndReason:
     return EndReason.COMPLETED
 
 
-def _headers(attempt: Attempt, response: httpx.Response) -> list[tuple[bytes, bytes]]:
-    headers = [p for p in attempt.passed_headers(response) if p[0].lower() != b"content-length"]
-    length = response.headers.get("content-length")
+def _headers(attempt: Attempt) -> list[tuple[bytes, bytes]]:
+    headers = list(attempt.headers.passed)
+    length = attempt.headers.content_length
     if length is not None:  # the transport takes it out when it decodes
-        headers.append((b"content-length", length.encode()))
+        headers.append((b"content-length", length))
     return headers
 
 
-def _may_be_empty(attempt: Attempt, response: httpx.Response) -> bool:
+def _may_be_empty(attempt: Attempt) -> bool:
     return (
         attempt.request.method == "HEAD"
-        or response.status_code in {204, 205, 304}
-        or response.headers.get("content-length") == "0"
+        or attempt.response_status in {204, 205, 304}
+        or attempt.headers.content_length == b"0"
     )

@@ -2,8 +2,6 @@
 
 import contextlib
 
-import httpx
-
 from relay.core.dialects.base import EventKind
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
@@ -17,9 +15,9 @@ HELD_EVENTS = 64
 HELD_BYTES = 256 * 1024
 
 
-async def read_stream(attempt: Attempt, response: httpx.Response) -> EndReason:
-    await demand_event_stream(attempt, response)
-    return await StreamRelay(attempt, response).run()
+async def read_stream(attempt: Attempt) -> EndReason:
+    await demand_event_stream(attempt)
+    return await StreamRelay(attempt).run()
 
 
 class StreamRelay:
@@ -30,18 +28,18 @@ class StreamRelay:
         "_pump", "_reader",
     )  # fmt: skip
 
-    def __init__(self, attempt: Attempt, response: httpx.Response) -> None:
+    def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._reader = EventReader(attempt)
         self._facts = attempt.facts
         self._pump = attempt.answer.pump
-        self._head = stream_head(attempt.passed_headers(response), response.status_code)
+        self._head = stream_head(attempt.headers.passed, attempt.response_status)
         self._held: list[bytes] = []
         self._held_events = 0
         self._held_bytes = 0
         self._hold_timer: Timer | None = None
         attempt.end_quietly = self._end_without_terminal
-        note_content_type(attempt, response)
+        note_content_type(attempt)
 
     async def run(self) -> EndReason:
         attempt = self._attempt

@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncIterator
 
-import httpx
-
 from relay.core.dialects.base import AggregationFailed, EventKind
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
@@ -12,43 +10,43 @@ from relay.core.stream_state import Signal
 from relay.upstream.answer import Head, stream_head
 from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
 from relay.upstream.pump import WRITE_BYTES
-from relay.upstream.readings.common import EVENT_STREAM, error_as_data, is_json, media_type, read_body
+from relay.upstream.readings.common import EVENT_STREAM, error_as_data, is_json, read_body
 from relay.upstream.readings.events import EventReader, demand_event_stream, note_content_type
 
 _JSON = (b"content-type", b"application/json")
 _OWN_HEADERS = frozenset({b"content-type", b"content-length", b"content-encoding"})
 
 
-async def read_whole(attempt: Attempt, response: httpx.Response) -> EndReason:
+async def read_whole(attempt: Attempt) -> EndReason:
     """A whole answer for a whole answer; an upstream that streams all the same is aggregated."""
-    if media_type(response) == EVENT_STREAM:
+    if attempt.headers.media_type == EVENT_STREAM:
         attempt.state.apply(Signal.STREAM_HEADERS, attempt.clock.now())
-        return await _aggregate(attempt, response)
-    body = await _checked_body(attempt, response)
-    _commit_whole(attempt, response, body)
+        return await _aggregate(attempt)
+    body = await _checked_body(attempt)
+    _commit_whole(attempt, body)
     return EndReason.COMPLETED
 
 
-async def read_aggregated(attempt: Attempt, response: httpx.Response) -> EndReason:
+async def read_aggregated(attempt: Attempt) -> EndReason:
     """A stream for a whole answer; an upstream that answers whole all the same is taken as it is."""
-    if is_json(media_type(response)):
-        return await read_whole(attempt, response)
-    await demand_event_stream(attempt, response)
-    return await _aggregate(attempt, response)
+    if is_json(attempt.headers.media_type):
+        return await read_whole(attempt)
+    await demand_event_stream(attempt)
+    return await _aggregate(attempt)
 
 
-async def read_exploded(attempt: Attempt, response: httpx.Response) -> EndReason:
+async def read_exploded(attempt: Attempt) -> EndReason:
     """A whole answer for a stream."""
-    if media_type(response) == EVENT_STREAM:
+    if attempt.headers.media_type == EVENT_STREAM:
         raise AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="stream_for_json")
-    body = await _checked_body(attempt, response)
-    attempt.commit(stream_head(attempt.passed_headers(response)))
+    body = await _checked_body(attempt)
+    attempt.commit(stream_head(attempt.headers.passed))
     await _send_as_events(attempt, body)
     return EndReason.COMPLETED
 
 
-async def _checked_body(attempt: Attempt, response: httpx.Response) -> bytes:
-    media = media_type(response)
+async def _checked_body(attempt: Attempt) -> bytes:
+    media = attempt.headers.media_type
     if not is_json(media) and media not in {"", "text/plain"}:
         raise AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="content_type")
     attempt.state.apply(Signal.WHOLE_HEADERS, attempt.clock.now())
@@ -68,15 +66,15 @@ async def _checked_body(attempt: Attempt, response: httpx.Response) -> bytes:
     return body
 
 
-def _commit_whole(attempt: Attempt, response: httpx.Response, body: bytes) -> None:
-    passed = tuple(p for p in attempt.passed_headers(response) if p[0].lower() not in _OWN_HEADERS)
+def _commit_whole(attempt: Attempt, body: bytes) -> None:
+    passed = tuple(p for p in attempt.headers.passed if p[0] not in _OWN_HEADERS)
     attempt.commit(Head(200, (_JSON, *passed), body=body))
 
 
-async def _aggregate(attempt: Attempt, response: httpx.Response) -> EndReason:
+async def _aggregate(attempt: Attempt) -> EndReason:
     reader = EventReader(attempt)
     aggregator = attempt.request.dialect.aggregator(attempt.request.ask)
-    note_content_type(attempt, response)
+    note_content_type(attempt)
 
     def end(reason: EndReason) -> EndReason:
         try:
@@ -84,7 +82,7 @@ async def _aggregate(attempt: Attempt, response: httpx.Response) -> EndReason:
         except AggregationFailed as error:
             raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class=str(error)) from error
         attempt.is_processed = True
-        _commit_whole(attempt, response, body)
+        _commit_whole(attempt, body)
         return reason
 
     attempt.end_quietly = lambda: end(EndReason.COMPLETED_WITHOUT_TERMINAL)
