@@ -43,7 +43,7 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
     caller = caller_of(request)
     if parts.courier.is_full:
         raise _overloaded()
-    asked = _asked(http, caller, dialect)
+    asked = await _asked(http, caller, dialect)
     candidates = _candidates(parts, caller, asked.ask)
     running = parts.engine.start(asked, candidates)
     try:
@@ -69,8 +69,11 @@ def caller_of(request: HttpRequest) -> Caller:
     return caller
 
 
-def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> RelayRequest:
-    """What the client asks, parsed once. Raises Refusal 404 (paths that never pass), 415 and 400 (bodies)."""
+async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> RelayRequest:
+    """What the client asks, parsed once; the body is read last, after all that the head tells.
+
+    Raises Refusal 404 (paths that never pass), 415, 413 and 400 (bodies).
+    """
     method = http.method or "GET"
     path = _path(method, http.raw_path)
     if http.wire.get(b"content-encoding", b"identity").lower() != b"identity":
@@ -78,6 +81,7 @@ def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> RelayReques
         message = "Compressed request bodies are not accepted."
         raise Refusal(415, message, code="unsupported_content_encoding")
     family = classify(path)
+    await http.read_body()
     ask = dialect.parse_request(http.body)
     idempotency_key = _header(http, b"idempotency-key")
     return RelayRequest(

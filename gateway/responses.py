@@ -77,4 +77,9 @@ class RelayAnswer(HttpResponseBase):
 
 def _is_taken(connection: ClientConnection) -> bool:
     """Nothing is left with us, and no more in the kernel than may be under way to a reader."""
-    return connection.unsent() == 0 and (connection.unacknowledged() or 0) <= IN_FLIGHT_BYTES
+    if not connection.can_abort:
+        return True  # such servers tell nothing
+    unacknowledged = connection.unacknowledged()
+    if unacknowledged is None:  # the socket has gone, and what it held with it
+        return False
+    return connection.unsent() == 0 and unacknowledged <= IN_FLIGHT_BYTES

@@ -9,7 +9,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import (
+    BadRequest,
+    PermissionDenied,
+    RequestAborted,
+    RequestDataTooBig,
+    SuspiciousOperation,
+)
 from django.db import Error as AnyDatabaseError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
@@ -117,6 +123,8 @@ def install(api: NinjaAPI) -> None:
     """Let ninja answer its own errors in the dialect instead of its `{"detail": …}`."""
 
     def handle(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
+        if isinstance(error, RequestAborted):  # the client left while it was sending: nobody to answer
+            raise error
         return render_exception(request, error if isinstance(error, Exception) else error())
 
     for kind in (Exception, Http404, HttpError, ValidationError, Refusal):

@@ -25,16 +25,17 @@ class ClientWatch:
         self.response: HttpResponseBase | None = None
         self.has_left = False
 
-    def start(self) -> None:
-        """The body is read: whatever comes from now on is the client's leaving."""
+    def start(self, *, is_body_read: bool) -> None:
+        """Idempotent. Servers without our protocol class are asked once nobody else reads their messages."""
         if self._connection.can_abort:
             self._connection.on_lost = self._leave
-        else:
+        elif is_body_read and self._watcher is None:
             self._watcher = spawn(self._watch(), name="client-watch")
 
     def stop(self) -> None:
         """Servers also say "disconnect" after a complete answer: stop in the step that completes it."""
-        self._connection.on_lost = None
+        if self._connection.on_lost == self._leave:  # else the connection carries the next request already
+            self._connection.on_lost = None
         if self._watcher is not None:
             self._watcher.cancel()
 

@@ -1,8 +1,9 @@
 """The slim handler of the relay: Django's request, URL resolver and views without its thread hops.
 
 Django's own ASGI handler spends several thread hops, a temporary file and two signals on a request. This
-one reads the body with a limit, runs one async chain, watches for the client's leaving and closes on the
-loop. The console keeps Django's. Must not import views.
+one runs one async chain, watches for the client's leaving and closes on the loop. It calls the view when
+the head is there: a view that wants the body awaits `read_body`, after it has decided that the caller may
+send one. The console keeps Django's. Must not import views.
 
 A client's leaving: while the view runs, and while a whole answer is sent, the task is cancelled; a
 response that transmits itself is told by `client_left()` instead.
@@ -64,7 +65,7 @@ class RelayHandler(ASGIHandler):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ValueError("the relay handler serves http only")
-        request = ClientRequest(scope, receive, self._urlconf)
+        request = ClientRequest(scope, receive, self._urlconf, self._max_body_bytes)
         watch = request.watch = ClientWatch(request.connection, receive)
         try:
             response = watch.response = await self._chain(request)
@@ -83,12 +84,12 @@ class RelayHandler(ASGIHandler):
             _close(request, watch.response)
 
     async def _respond(self, request: ClientRequest) -> HttpResponseBase:
-        """The innermost step: start what must run, find the view, read the body, call the view."""
+        """The innermost step: start what must run, find the view, call it. The body is still to come."""
         if not wiring.is_ready() and request.path_info != "/healthz":
             await wiring.start()
         match = self._match(request)
-        await request.read_body(self._max_body_bytes)
-        request.watch.start()
+        request.check_query()
+        request.watch.start(is_body_read=request.is_body_read)
         response = await _call(match, request)
         if request.method == "HEAD" and response.status_code == 405 and "GET" in response.get("Allow", ""):
             response = await _call_as_get(match, request)
@@ -114,8 +115,10 @@ class RelayHandler(ASGIHandler):
             if transmit is None:
                 return
         if transmit is not None:
+            watch.start(is_body_read=True)  # nobody will read it any more
             await transmit(send, connection)
         elif not isinstance(response, HttpResponse):  # Django's own streaming response
+            watch.start(is_body_read=True)
             await self.send_response(response, with_deadline(send, connection))
         elif request.is_body_read:
             await send_whole(response, send, connection)

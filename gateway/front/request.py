@@ -1,6 +1,7 @@
 """The relay's request: Django's own, plus what the relay reads of the wire.
 
-Built from the head alone; the body is put in when it has come. Must not import views or wiring.
+Built from the head alone; `read_body` puts the body in, for views that ask for it. Must not import views
+or wiring.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class ClientRequest(ASGIRequest):
     watch: ClientWatch
     urlconf: Any
 
-    def __init__(self, scope: Scope, receive: Receive, urlconf: str) -> None:
+    def __init__(self, scope: Scope, receive: Receive, urlconf: str, max_body_bytes: int) -> None:
         # Not super().__init__(): it would rebuild every header as META, which only few views read.
         path: str = scope["path"]
         self.scope = scope
@@ -59,6 +60,7 @@ class ClientRequest(ASGIRequest):
         self._post_parse_error = False
         self._read_started = False
         self._body = b""
+        self._max_body_bytes = max_body_bytes
         self.is_body_read = not self._announces_body
 
     @functools.cached_property
@@ -87,6 +89,13 @@ class ClientRequest(ASGIRequest):
     def _stream(self) -> io.BytesIO:  # type: ignore[override]  # lazy here
         return io.BytesIO(self._body)
 
+    @property
+    def body(self) -> bytes:
+        """The whole body. RuntimeError before `read_body`: empty would look like an answer."""
+        if not self.is_body_read:
+            raise RuntimeError("the view did not await read_body()")
+        return self._body
+
     @functools.cached_property
     def client_ip(self) -> str:
         """See `gateway.front.connection.client_address`."""
@@ -102,18 +111,22 @@ class ClientRequest(ASGIRequest):
         """Files of a form, if one was read."""
         HttpRequest.close(self)
 
-    async def read_body(self, limit: int) -> None:
-        """From here on `body`, `POST` and `FILES` work, without Django's own size limit.
-
-        limit: bytes. Raises `Refusal`: 413 as soon as the limit is known to be passed, 400 for a query
-        that is not UTF-8; `RequestAborted` when the client left.
-        """
+    def check_query(self) -> None:
+        """Raises `Refusal` 400 for a query that is not UTF-8."""
         try:
             self.scope["query_string"].decode()
         except UnicodeDecodeError as error:
             raise Refusal(400, "The query string is not UTF-8.", code="bad_request") from error
+
+    async def read_body(self) -> None:
+        """From here on `body`, `POST` and `FILES` work, without Django's own size limit. Again: nothing.
+
+        Await it once the caller is known: whoever it is fills our memory up to the handler's limit. Raises
+        `Refusal` 413 as soon as the limit is known to be passed, `RequestAborted` when the client left.
+        """
         if self.is_body_read:
             return
+        limit = self._max_body_bytes
         if self._declared_length > limit:
             raise _too_large(limit)
         parts: list[bytes] = []
@@ -128,6 +141,7 @@ class ClientRequest(ASGIRequest):
                 raise _too_large(limit)
             self.is_body_read = not message.get("more_body", False)
         self._body = parts[0] if len(parts) == 1 else b"".join(parts)
+        self.watch.start(is_body_read=True)
 
     @property
     def _declared_length(self) -> int:

@@ -101,6 +101,11 @@ class Call:
     def send(self, data: bytes) -> None:
         self._writer.write(data)
 
+    async def flushed(self) -> None:
+        """Until most of what was sent is on its way. A connection that is gone: nothing."""
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+
     def forget(self) -> None:
         """What was read so far: the next answer begins here."""
         self._raw.clear()

@@ -1,6 +1,7 @@
 """The client goes away, politely or not, in every phase; or stays and does not read."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -9,7 +10,9 @@ from gateway import wiring
 from relay.upstream.pump import Pump
 from tests.factories.channels import a_policy
 from tests.flows.client import Call
+from tests.flows.gateway import chat_body
 from tests.flows.leftovers import eventually, sockets_at
+from tests.flows.raw_http import request_bytes
 
 CLOSED_WITHIN_S = 0.1
 TRIES = 3
@@ -52,7 +55,7 @@ async def test_the_upstream_is_closed_at_once(gateway, phase, how):
     assert took[-1] < CLOSED_WITHIN_S, took
     await gateway.idle()
     await eventually(lambda: gateway.simulator.open_connections, "an upstream connection stays open")
-    client_ports = {gateway.front.server.port}
+    client_ports = {gateway.server.port}
     await eventually(lambda: sockets_at(client_ports), "the client's connection stays open")
     assert len(gateway.simulator.requests) == len(took), "no further attempt for nobody"
     row = await _only_row(gateway, len(took))
@@ -70,16 +73,59 @@ async def _only_row(gateway, expected: int):
     return await gateway.record(last)
 
 
+async def _answer_done_and_end_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """An upstream whose body ends long behind its [DONE]; it does so on each request of a connection."""
+    chunk = b'{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[%s]}'
+    choice = b'{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}'
+    events = b"data: %s\n\ndata: [DONE]\n\n" % (chunk % choice)
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
+            start = (
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            writer.write(start + b"%x\r\n%s\r\n" % (len(events), events))
+            await asyncio.sleep(0.25)
+            writer.write(b"0\r\n\r\n")
+    writer.close()
+
+
+async def test_leaving_the_second_request_of_a_connection_whose_first_is_still_ending(gateway):
+    """The first one's end must not take the second one's ear off the connection."""
+    async with await asyncio.start_server(_answer_done_and_end_late, "127.0.0.1", 0) as upstream:
+        port = upstream.sockets[0].getsockname()[1]
+        await gateway.add_channel(f"http://127.0.0.1:{port}", priority=9, models=["late-end"])
+        headers = [("Authorization", f"Bearer {gateway.key}"), ("Content-Type", "application/json")]
+
+        def asked(model: str) -> bytes:
+            body = chat_body(model, stream=True)
+            return request_bytes("POST", "/v1/chat/completions", *headers, body=body, close=False)
+
+        call = await Call.begin(gateway.server.host, gateway.server.port, asked("late-end"))
+        async with call:
+            await call.read_until(b"[DONE]\n\n\r\n0\r\n\r\n")
+            call.forget()
+            call.send(asked("stall-after-3"))
+            await call.read_until(b"three")
+            await asyncio.sleep(0.4)
+            took = await _leave_and_measure(gateway, call, "reset")
+        assert took < CLOSED_WITHIN_S
+        await gateway.recorded()
+    row = await _only_row(gateway, 2)
+    assert row.end_reason == "client_disconnected"
+    [attempt] = row.attempts.all()
+    assert not attempt.client_consumed
+
+
 @pytest.mark.parametrize("how", ["leave", "reset"])
 async def test_leaving_during_the_upload_sends_nothing_upstream(gateway, how):
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\nContent-Length: 500\r\n\r\n"
-    call = await Call.begin(
-        gateway.front.server.host, gateway.front.server.port, head.encode() + b'{"model":'
-    )
+    call = await Call.begin(gateway.server.host, gateway.server.port, head.encode() + b'{"model":')
     async with call:
         await asyncio.sleep(0.05)
         getattr(call, how)()
-        await eventually(lambda: sockets_at({gateway.front.server.port}), "the connection stays open")
+        await eventually(lambda: sockets_at({gateway.server.port}), "the connection stays open")
     assert gateway.simulator.requests == []
     assert await gateway.count() == 0
 
@@ -162,7 +208,7 @@ async def test_a_client_that_never_reads(gateway, monkeypatch, model, stream, re
         heard = await call.rest()
     assert heard.is_reset, "a plain close would wait for the unsent bytes for ever"
     assert not heard.is_whole
-    await eventually(lambda: sockets_at({gateway.front.server.port}), "the connection stays open")
+    await eventually(lambda: sockets_at({gateway.server.port}), "the connection stays open")
     row = await _only_row(gateway, 1)
     assert row.end_reason == reason
     [attempt] = row.attempts.all()

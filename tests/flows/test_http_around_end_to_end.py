@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import random
+import tracemalloc
 
 import pytest
 
@@ -22,13 +23,16 @@ async def test_an_http_1_0_client_gets_no_chunks(gateway):
     assert heard.header("transfer-encoding") is None
     assert heard.body.startswith(b"data: ")
     assert (heard.text, heard.is_done) == (QUESTION, True)
-    assert (await gateway.record(heard.request_id)).end_reason == "completed"
+    row = await gateway.record(heard.request_id)
+    assert row.end_reason == "completed"
+    [attempt] = row.attempts.all()
+    assert attempt.client_consumed, "although we close the connection behind the last byte"
 
 
 async def test_one_connection_carries_streams_errors_and_whole_answers(gateway):
     """Each answer ends where the next begins."""
     headers = [("Authorization", f"Bearer {gateway.key}"), JSON]
-    call = await Call.begin(gateway.front.server.host, gateway.front.server.port, b"")
+    call = await Call.begin(gateway.server.host, gateway.server.port, b"")
     async with call:
         for model, stream, mark in [
             ("echo-0", True, b"[DONE]\n\n\r\n0\r\n\r\n"),
@@ -108,6 +112,89 @@ async def test_a_large_prompt_passes(gateway):
     assert heard.status == 200
     [received] = gateway.simulator.requests
     assert len(received.json["messages"][0]["content"]) == 2_000_000
+
+
+UPLOADS = {
+    "wrong key": ("/v1/chat/completions", "sk-" + "u" * 40, 401),
+    "no key": ("/v1/files", None, 401),
+    "withheld": ("/v1/organization/projects", "", 404),
+    "unknown": ("/v1beta/files", "", 404),
+}
+PIECE = b"x" * 65_536
+
+
+@pytest.mark.parametrize("upload", UPLOADS)
+@pytest.mark.parametrize(
+    "announced", [("Content-Length", "60000000"), ("Transfer-Encoding", "chunked")], ids=["length", "chunked"]
+)
+async def test_who_may_not_send_a_body_is_told_before_it(gateway, upload, announced):
+    """Anybody could make the gateway hold 64 MiB a connection otherwise."""
+    target, key, status = UPLOADS[upload]
+    call = await gateway.begin("POST", target, JSON, announced, ("Expect", "100-continue"), key=key)
+    async with call:
+        raw = await call.read_until(b'"request_id":"', 1)
+        heard = call.heard()
+    assert heard.status == status, raw
+    assert heard.header("connection") == "close"
+    assert gateway.simulator.requests == []
+
+
+async def test_the_body_of_a_wrong_key_is_thrown_away(gateway):
+    """Python's clients send everything before they read: they still get the answer, and we hold nothing."""
+    tracemalloc.start()
+    try:
+        begun = await gateway.begin(
+            "POST", "/v1/chat/completions", JSON, ("Content-Length", "60000000"), key="sk-" + "u" * 40
+        )
+        async with begun as call:
+            for _ in range(60_000_000 // len(PIECE)):
+                call.send(PIECE)
+                await call.flushed()
+            heard = await call.rest()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert heard.status == 401
+    assert peak < 8_000_000
+
+
+async def test_a_chunked_body_and_one_that_is_asked_for_pass(gateway):
+    body = chat_body("echo-0")
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:9], body[9:]))
+    call = await gateway.begin("POST", "/v1/chat/completions", JSON, ("Transfer-Encoding", "chunked"))
+    async with call:
+        call.send(chunks + b"0\r\n\r\n")
+        assert (await call.rest()).text == QUESTION
+    expected = (("Content-Length", str(len(body))), ("Expect", "100-continue"))
+    call = await gateway.begin("POST", "/v1/chat/completions", JSON, *expected)
+    async with call:
+        await call.read_until(b"HTTP/1.1 100 Continue\r\n\r\n")
+        call.forget()
+        call.send(body)
+        assert (await call.rest()).text == QUESTION
+
+
+async def test_a_body_over_the_limit_is_413_before_it_is_sent(gateway):
+    length = ("Content-Length", "200000000")
+    call = await gateway.begin("POST", "/v1/chat/completions", JSON, length)
+    async with call:
+        await call.read_until(b'"request_id":"', 1)
+        heard = call.heard()
+    assert (heard.status, heard.header("connection")) == (413, "close")
+
+
+async def test_a_body_behind_an_upgrade_we_do_not_offer_passes(gateway):
+    """As curl --http2 and Java's HttpClient ask for it on http://."""
+    h2c = (("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAMAAABk"))
+    headers = (("Authorization", f"Bearer {gateway.key}"), JSON, *h2c)
+    raw = request_bytes("POST", "/v1/chat/completions", *headers, body=chat_body("echo-0"), close=False)
+    call = await Call.begin(gateway.server.host, gateway.server.port, raw)
+    async with call:
+        await call.read_until(b'"total_tokens"')
+        await asyncio.sleep(0.02)
+        assert call.heard().text == QUESTION
+    [received] = gateway.simulator.requests
+    assert received.header("upgrade") is None
 
 
 MIXTURE = (

@@ -341,7 +341,7 @@ async def test_two_lengths_are_not_two_requests(gateway):
         f"POST /v1/own/outer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
         f"Content-Length: {len(inner) + 5}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n{inner}"
     )
-    call = await Call.begin(gateway.front.server.host, gateway.front.server.port, raw.encode())
+    call = await Call.begin(gateway.server.host, gateway.server.port, raw.encode())
     async with call:
         await call.rest()
     assert "/v1/own/inner" not in [received.path for received in gateway.simulator.requests]

@@ -16,6 +16,7 @@ from ninja import NinjaAPI
 from gateway.api import errors
 from gateway.front import health
 from gateway.front.connection import ClientConnection
+from gateway.front.request import client_request
 from gateway.front.sending import Send, encoded_headers
 from relay.core.errors import Refusal
 
@@ -64,6 +65,15 @@ class TickingResponse(HttpResponseBase):
         heard.append(f"done {connection.unsent()} {connection.unacknowledged()}")
 
 
+class LingeringResponse(TickingResponse):
+    """Complete at once for the client; whoever wrote it still has something to wait for."""
+
+    async def transmit(self, send: Send, connection: ClientConnection) -> None:
+        await super().transmit(send, connection)
+        await asyncio.sleep(0.25)
+        heard.append("lingered")
+
+
 def stop_all() -> None:
     """What the relay does when the grace of a shutdown is over."""
     for response in tuple(running):
@@ -76,12 +86,14 @@ errors.install(api)
 
 @api.post("/v1/echo")
 async def echo(request: HttpRequest) -> HttpResponse:
+    await client_request(request).read_body()
     return HttpResponse(request.body, content_type="application/octet-stream")
 
 
 @api.api_operation(["GET", "POST"], "/v1/seen/{path:rest}")
 async def seen(request: HttpRequest, rest: str) -> HttpResponse:
     """Everything the contract promises about the request, as JSON."""
+    await client_request(request).read_body()
     return JsonResponse(
         {
             "method": request.method,
@@ -103,6 +115,7 @@ async def seen(request: HttpRequest, rest: str) -> HttpResponse:
 
 @api.post("/v1/form")
 async def form(request: HttpRequest) -> HttpResponse:
+    await client_request(request).read_body()
     return JsonResponse(
         {
             "fields": dict(request.POST.lists()),
@@ -135,6 +148,28 @@ async def wait(request: HttpRequest) -> HttpResponse:
 @api.get("/v1/tick")
 async def tick(request: HttpRequest, count: int = 3, pause_ms: int = 10, size: int = 5) -> TickingResponse:
     return TickingResponse(count, pause_ms / 1000, size)
+
+
+@api.get("/v1/linger")
+async def linger(request: HttpRequest) -> TickingResponse:
+    return LingeringResponse(1, 0)
+
+
+@api.post("/v1/unread")
+async def unread(request: HttpRequest) -> TickingResponse:
+    """A stream that does not care for the body."""
+    return TickingResponse(1000, 0.05)
+
+
+@api.post("/v1/forgotten")
+async def forgotten(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(request.body)
+
+
+@api.post("/v1/closed")
+async def closed(request: HttpRequest) -> HttpResponse:
+    """Refuses from the head alone, as a missing key is."""
+    raise Refusal(401, "No.", kind="authentication_error")
 
 
 @api.get("/v1/generator")

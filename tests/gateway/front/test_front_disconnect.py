@@ -108,6 +108,35 @@ async def test_complete_answer_is_no_leaving(front: RunningServer) -> None:
     assert [line.split()[0] for line in views.heard] == ["transmitting", "done"]
 
 
+async def test_a_request_that_lingers_does_not_make_the_next_one_deaf(
+    front: RunningServer, nothing_is_logged: None
+) -> None:
+    """The same connection carries the next request while the last one's writer is still busy."""
+    reader, writer = await front.connect()
+    writer.write(request_bytes("GET", "/v1/linger", close=False))
+    await reader.readuntil(b"0\r\n\r\n")
+    views.heard.clear()
+    writer.write(request_bytes("GET", "/v1/tick?count=100&pause_ms=5000", close=False))
+    await until_heard("lingered")
+    assert views.heard[0] == "transmitting", "the second began before the first was over"
+    await asyncio.sleep(0.02)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+    assert await until_heard("client_left") < NOTICED_WITHIN_S
+    await until_heard("stopped")
+
+
+async def test_a_body_that_nobody_reads_does_not_hide_the_leaving(
+    front: RunningServer, leave: Callable[[socket.socket], None], nothing_is_logged: None
+) -> None:
+    client = socket.create_connection((front.host, front.port))
+    client.sendall(request_bytes("POST", "/v1/unread", ("Content-Length", "100"), close=False) + b"part")
+    await until_heard("transmitting")
+    leave(client)
+    assert await until_heard("client_left") < NOTICED_WITHIN_S
+    await until_heard("stopped")
+
+
 async def test_django_streaming_response_is_ended_too(front: RunningServer) -> None:
     """Its generator would otherwise be consumed for ever."""
     client = connect(front, "/v1/generator")

@@ -1,12 +1,15 @@
 """The protocol class: limits and timeouts of what a client may send, and how a connection ends."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 import time
+import tracemalloc
 
 import pytest
 
+from gateway.front import protocol as front_protocol
 from gateway.front import sending
 from gateway.front import server as gateway_server
 from tests.flows import views
@@ -63,7 +66,7 @@ async def test_header_that_never_ends_is_cut_at_the_limit(
     front: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The parser would collect it for ever: nothing is told to us before the line is whole."""
-    monkeypatch.setattr(gateway_server, "LINGER_S", 0.2)
+    monkeypatch.setattr(front_protocol, "LINGER_S", 0.2)
     reader, writer = await front.connect()
     writer.write(b"GET /v1/sync HTTP/1.1\r\nX-Endless: ")
     sent = 0
@@ -168,13 +171,65 @@ async def test_lying_content_length_is_bounded(front: RunningServer) -> None:
     writer.close()
 
 
+H2C = (("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAMAAABkAARAAAAA"))
+"""What curl --http2 and Java's HttpClient add to their first request on http://."""
+
+
 async def test_h2c_upgrade_is_served_as_plain_http(front: RunningServer) -> None:
-    raw = request_bytes(
-        "GET", "/v1/sync", ("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), close=False
-    )
-    answer = await ask(front, raw)
-    assert (answer.status, answer.body) == (200, b"sync")
-    assert answer.header("connection") == "close", "the parser cannot go on behind an upgrade"
+    reader, writer = await front.connect()
+    for _ in range(2):
+        writer.write(request_bytes("GET", "/v1/sync", *H2C, close=False))
+        answer = await read_answer(reader)
+        assert (answer.status, answer.body) == (200, b"sync")
+        assert answer.header("connection") is None, "the connection goes on"
+    writer.close()
+
+
+@pytest.mark.parametrize("packet", [1, 7, 100, 1_000_000])
+async def test_h2c_upgrade_keeps_its_body(front: RunningServer, packet: int) -> None:
+    """However it is cut into packets, with a length or in chunks, and the next request is another."""
+    reader, writer = await front.connect()
+    chunks = request_bytes("POST", "/v1/echo", *H2C, ("Transfer-Encoding", "chunked"), close=False)
+    for raw in (
+        request_bytes("POST", "/v1/echo", *H2C, body=b"hello", close=False),
+        chunks + b"5\r\nhello\r\n0\r\n\r\n",
+        request_bytes("GET", "/v1/sync", close=False),
+    ):
+        for start in range(0, len(raw), packet):
+            writer.write(raw[start : start + packet])
+            await writer.drain()
+            await asyncio.sleep(0)
+        answer = await read_answer(reader)
+        assert (answer.status, answer.body) == (200, b"hello" if b"POST" in raw else b"sync")
+    writer.close()
+
+
+async def test_h2c_upgrade_with_a_large_body(front: RunningServer) -> None:
+    body = bytes(range(256)) * 3000
+    reader, writer = await front.connect()
+    writer.write(request_bytes("POST", "/v1/echo", *H2C, body=body, close=False))
+    assert (await read_answer(reader)).body == body
+    writer.close()
+
+
+async def test_h2c_upgrade_keeps_the_rest_of_the_connection_header(front: RunningServer) -> None:
+    wishes = (("Connection", "close, Upgrade, HTTP2-Settings, X-Own"), *H2C[1:])
+    answer = await ask(front, request_bytes("POST", "/v1/seen/x", *wishes, body=b"hello", close=False))
+    assert answer.header("connection") == "close"
+    headers = dict(answer.json()["headers"])
+    assert headers["connection"] == "close, X-Own"
+    assert not {"upgrade", "http2-settings"} & set(headers)
+    assert answer.json()["body_length"] == 5
+
+
+async def test_h2c_head_over_64_kib_is_431(front: RunningServer) -> None:
+    raw = request_bytes("POST", "/v1/echo", *H2C, ("X-Big", "v" * 70_000), body=b"hello")
+    assert (await ask(front, raw)).status == 431
+
+
+@pytest.mark.parametrize("target", ["example.com:443", "/v1/sync"])
+async def test_connect_is_refused(front: RunningServer, target: str) -> None:
+    assert (await ask(front, request_bytes("CONNECT", target, close=False))).status in {400, 404, 405}
 
 
 # Bodies
@@ -218,11 +273,84 @@ async def test_refused_upload_that_goes_on_for_ever_is_cut(
 
 
 async def test_stalled_body_is_ended(front: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_server, "BODY_IDLE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(front_protocol, "BODY_IDLE_TIMEOUT_S", 0.2)
     reader, writer = await front.connect()
     writer.write(request_bytes("POST", "/v1/echo", ("Content-Length", "10"), close=False) + b"abc")
     assert await read_until_closed(reader) == b""
     await until(lambda: not front.uvicorn.server_state.tasks)
+    writer.close()
+
+
+async def test_trickled_body_is_ended(front: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte in time, and never an end."""
+    monkeypatch.setattr(front_protocol, "BODY_TOTAL_TIMEOUT_S", 0.3)
+    _, writer = await front.connect()
+    writer.write(request_bytes("POST", "/v1/echo", ("Content-Length", "1000"), close=False))
+    started = time.monotonic()
+    while not writer.is_closing() and time.monotonic() - started < 5:
+        writer.write(b"x")
+        await asyncio.sleep(0.05)
+    assert 0.2 < time.monotonic() - started < 1.5
+    await until(lambda: not front.uvicorn.server_state.tasks)
+    writer.close()
+
+
+async def test_the_next_body_on_a_connection_has_its_own_deadline(
+    front: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_protocol, "BODY_TOTAL_TIMEOUT_S", 0.4)
+    reader, writer = await front.connect()
+    for _ in range(3):
+        writer.write(request_bytes("POST", "/v1/echo", ("Content-Length", "10"), close=False) + b"abc")
+        await asyncio.sleep(0.25)
+        writer.write(b"defghij")
+        assert (await read_answer(reader)).body == b"abcdefghij"
+    writer.close()
+
+
+async def test_view_that_forgot_to_read_the_body_does_not_find_it_empty(front: RunningServer) -> None:
+    assert (await ask(front, request_bytes("POST", "/v1/forgotten", body=b"hello"))).status == 500
+
+
+async def test_refused_upload_is_not_kept(front: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answered from the head; what is sent all the same is thrown away as it comes."""
+    monkeypatch.setattr(sending, "LINGER_S", 0.5)
+    piece = b"x" * 65_536
+    heard = []
+
+    async def upload() -> None:
+        reader, writer = await front.connect()
+        length = ("Content-Length", str(60_000_000))
+        writer.write(request_bytes("POST", "/v1/closed", length, close=False))
+        heard.append((await asyncio.wait_for(read_answer(reader), 1)).status)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(60_000_000 // len(piece)):
+                writer.write(piece)
+                await writer.drain()
+        writer.close()
+
+    tracemalloc.start()
+    try:
+        await asyncio.gather(*(upload() for _ in range(4)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert heard == [401] * 4
+    assert peak < 8_000_000
+
+
+@pytest.mark.parametrize("path", ["/v1/closed", "/v1/nope", "/v1/wait"], ids=["401", "404", "405"])
+@pytest.mark.parametrize(
+    "announced", [("Content-Length", "60000000"), ("Transfer-Encoding", "chunked")], ids=["length", "chunked"]
+)
+async def test_refusal_comes_before_the_body(
+    front: RunningServer, path: str, announced: tuple[str, str]
+) -> None:
+    reader, writer = await front.connect()
+    writer.write(request_bytes("POST", path, announced, ("Expect", "100-continue"), close=False))
+    answer = await asyncio.wait_for(read_answer(reader), 1)
+    assert answer.status in {401, 404, 405}
+    assert answer.header("connection") == "close"
     writer.close()
 
 
@@ -300,7 +428,7 @@ async def test_whole_answer_nobody_reads_meets_the_write_deadline(
 async def test_last_bytes_nobody_reads_do_not_hold_a_closing_connection(
     front: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_server, "CLOSE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(front_protocol, "CLOSE_TIMEOUT_S", 0.3)
     client = deaf_client(front)
     client.sendall(request_bytes("GET", "/v1/big?size=400000", close=True))
     await until(lambda: not front.uvicorn.server_state.connections)
@@ -379,5 +507,5 @@ async def test_reset_by_the_client_leaves_nothing(front: RunningServer) -> None:
 
 @pytest.fixture
 async def front_with_short_timers(monkeypatch: pytest.MonkeyPatch, front: RunningServer) -> RunningServer:
-    monkeypatch.setattr(gateway_server, "HEAD_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(front_protocol, "HEAD_TIMEOUT_S", 0.3)
     return front

@@ -122,6 +122,54 @@ async def test_grace_that_is_over_stops_what_runs(serve: Serve) -> None:
     assert "wiring stopped" in served.output
 
 
+@pytest.mark.parametrize("path", ["/v1/echo", "/admin/login/"], ids=["relay", "console"])
+async def test_stalled_upload_does_not_outlast_the_grace(serve: Serve, path: str) -> None:
+    served = serve(READY_DELAY_SECONDS="0", SHUTDOWN_GRACE_SECONDS="1")
+    await asyncio.to_thread(served.wait_ready)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(request_bytes("POST", path, ("Content-Length", "500"), close=False) + b"{")
+    await asyncio.sleep(0.2)
+    started = time.monotonic()
+    served.process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(served.process.wait, 10) == 0
+    assert 0.8 < time.monotonic() - started < 4, "neither before the grace is over nor long after"
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read() == b""
+    writer.close()
+    assert "wiring stopped" in served.output
+    assert "Traceback" not in served.output
+
+
+async def test_upload_that_goes_on_is_served_while_draining(serve: Serve) -> None:
+    served = serve(READY_DELAY_SECONDS="0", SHUTDOWN_GRACE_SECONDS="10")
+    await asyncio.to_thread(served.wait_ready)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(request_bytes("POST", "/v1/echo", ("Content-Length", "5"), close=False) + b"he")
+    await asyncio.sleep(0.2)
+    served.process.send_signal(signal.SIGTERM)
+    await asyncio.sleep(0.5)
+    writer.write(b"llo")
+    assert (await asyncio.wait_for(reader.read(), 5)).endswith(b"\r\n\r\nhello")
+    writer.close()
+    assert await asyncio.to_thread(served.process.wait, 10) == 0
+
+
+async def test_foreign_hosts_log_one_short_line_each(serve: Serve) -> None:
+    served = serve()
+    await asyncio.to_thread(served.wait_ready)
+    before = len(served.output.splitlines())
+    for host in ("evil.example", "e" * 20_000, "a\tb"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(f"GET /admin/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert (await reader.read()).startswith(b"HTTP/1.1 400")
+        writer.close()
+    lines = served.output.splitlines()[before:]
+    assert len(lines) == 3
+    assert "django.security.DisallowedHost" in lines[0]
+    assert "evil.example" in lines[0]
+    assert all(len(line) < 320 for line in lines)
+
+
 async def test_ctrl_c_ends_an_idle_server_at_once(serve: Serve) -> None:
     served = serve(READY_DELAY_SECONDS="30")
     await asyncio.to_thread(served.wait_ready)
