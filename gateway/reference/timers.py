@@ -8,7 +8,7 @@ from django.utils import translation
 
 from channels_admin.models import StreamPolicy as StreamPolicyRow
 from channels_admin.models.stream_policies import PREAMBLE_HOLD_MAX_MS
-from gateway.front import sending, server
+from gateway.front import protocol, sending, server
 from gateway.reference.markdown import code, number, page, seconds, size, table
 from relay.core import stream_state
 from relay.core.stream_state import TIMERS, AttemptState, Limits, Phase, TimerRow
@@ -117,8 +117,10 @@ def _fields_of(row: TimerRow) -> tuple[str, str]:
 
 def _client_rows() -> Iterator[list[str]]:
     state = stream_state
-    yield ["Request head", seconds(server.HEAD_TIMEOUT_S), "408"]
-    yield ["Request body, piece to piece", seconds(server.BODY_IDLE_TIMEOUT_S), "the connection is reset"]
+    yield ["Request head", seconds(protocol.HEAD_TIMEOUT_S), "408"]
+    yield ["Request body, piece to piece", seconds(protocol.BODY_IDLE_TIMEOUT_S), "the connection is reset"]
+    total = seconds(protocol.BODY_TOTAL_TIMEOUT_S)
+    yield ["Request body, from the head to its last byte", total, "the connection is reset"]
     yield ["Idle connection", seconds(server.KEEP_ALIVE_TIMEOUT_S), "it is closed"]
     yield ["Nothing written to a stream", seconds(state.KEEPALIVE_S), "`: keepalive` is written"]
     yield [
@@ -145,7 +147,7 @@ def _client_rows() -> Iterator[list[str]]:
 
 
 def _bound_rows() -> Iterator[list[str]]:
-    yield ["Request line and headers", size(server.HEAD_LIMIT_BYTES), "431"]
+    yield ["Request line and headers", size(protocol.HEAD_LIMIT_BYTES), "431"]
     yield ["Request body", "`MAX_BODY_BYTES`", "413"]
     yield ["One event of a stream", "`SSE_MAX_EVENT_BYTES`", "`response_too_large`"]
     yield ["A whole or aggregated answer", size(attempt.MAX_WHOLE_BYTES), "`response_too_large`"]
