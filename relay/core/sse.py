@@ -91,6 +91,11 @@ class EventStreamParser:
         return len(self._pending)
 
     @property
+    def is_between_events(self) -> bool:
+        """Nothing is held back, and nothing of what came before (an id, half a line end) still counts."""
+        return not (self._pending or self._at_start or self._skip_lf or self._last_id or self._too_large)
+
+    @property
     def truncated(self) -> bool:
         """The stream ended inside an event, which was dropped."""
         return self._truncated

@@ -92,6 +92,13 @@ class StreamInspector(Protocol):
         """
         ...
 
+    def observe_plain(self, data: bytes) -> int:
+        """The number of events, if `data` is whole events that all pass as they are; 0 = look at each.
+
+        For the most common read only: more text, nothing to repair. Has no effect when it returns 0.
+        """
+        ...
+
     def closing(self) -> bytes:
         """What must still be sent after a clean end in which every choice finished.
 

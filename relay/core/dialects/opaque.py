@@ -114,6 +114,9 @@ class OpaqueInspector:
             return Relayed(EventKind.TERMINAL, event.raw)
         return Relayed(EventKind.CONTENT, event.raw)
 
+    def observe_plain(self, data: bytes) -> int:
+        return 0
+
     def closing(self) -> bytes:
         return b""
 

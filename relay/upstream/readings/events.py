@@ -35,6 +35,15 @@ class EventReader:
         except EventTooLarge as error:
             raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="event") from error
 
+    def passes_plain(self, data: bytes) -> bool:
+        """Whether the read goes to the client as it came; it is accounted for then, and needs no parsing."""
+        if not self._parser.is_between_events or len(data) > self.attempt.max_event_bytes:
+            return False
+        count = self.inspector.observe_plain(data)
+        if count:
+            self._note(count)
+        return count > 0
+
     def close(self) -> list[Event]:
         """What the end of the body completes."""
         events = self._parser.close()

@@ -67,6 +67,10 @@ strict_chunk = msgspec.json.Decoder(Chunk).decode
 """The hot path: typed. Raises ValueError or RecursionError; `loose_chunk` then takes what fits."""
 
 
+strict_chunks = msgspec.json.Decoder(list[Chunk]).decode
+"""The same for the events of a whole read, as one JSON list."""
+
+
 def loose_chunk(data: str) -> Chunk:
     """Raises `NotAChunk`, nothing else."""
     if data.startswith("["):  # `[DONE]` above all: no need to look for an object in it

@@ -17,6 +17,7 @@ from relay.core.dialects.openai_chat.chunk import (
     loose_chunk,
     loose_json,
     strict_chunk,
+    strict_chunks,
 )
 from relay.core.dialects.openai_chat.repairs import Edits, comments_of, edited, without_id_and_retry
 from relay.core.dialects.openai_chat.request import choices_asked
@@ -28,7 +29,11 @@ from relay.core.tool_calls import ToolCallAssembler
 MAX_CHOICES = 1_024
 """OpenAI allows 128. Choices beyond it pass, but are not accounted for."""
 
+PLAIN_MISSES_ALLOWED = 4
+"""Reads of a stream that were tried as plain text and were something else; then none is tried any more."""
+
 _DONE_DATA = "[DONE]"
+_BETWEEN = b"\n\ndata: "
 _UNSET = msgspec.UNSET
 _CONTENT = EventKind.CONTENT
 
@@ -37,8 +42,8 @@ class OpenAIChatInspector:
     """`StreamInspector` for chat completions; legacy completions, which have no delta, are read too."""
 
     __slots__ = (
-        "_choices_due", "_choices_seen", "_include_usage", "_offset", "_tool_calls", "_usage_is_absurd",
-        "facts",
+        "_choices_due", "_choices_seen", "_include_usage", "_offset", "_plain_misses",
+        "_tool_calls", "_usage_is_absurd", "facts",
     )  # fmt: skip
 
     def __init__(self, ask: Ask) -> None:
@@ -49,6 +54,7 @@ class OpenAIChatInspector:
         self._tool_calls = ToolCallAssembler()
         self._usage_is_absurd = False
         self._offset = 0
+        self._plain_misses = 0
 
     def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
         """See `StreamInspector`. Errors and what is INVALID are withheld: the relay tells its own."""
@@ -64,7 +70,8 @@ class OpenAIChatInspector:
         choices = chunk.choices
         if not choices or chunk.error is not _UNSET:
             return self._read_uncommon(chunk, event, offset)
-        if len(choices) == 1 and chunk.usage is None and self._is_plain_text(choices[0]):
+        if len(choices) == 1 and chunk.usage is None and (size := self._plain_text_bytes(choices[0])):
+            self.facts.text_bytes += size
             if event.id or event.retry is not None:
                 return _CONTENT, without_id_and_retry(event.raw)
             return _CONTENT, event.raw
@@ -77,8 +84,35 @@ class OpenAIChatInspector:
             facts.add_soft_error("tool_call_invalid", self._offset)
         return DONE if facts.every_choice_finished and not facts.terminal_seen else b""
 
-    def _is_plain_text(self, choice: Choice) -> bool:
-        """The common event, read by the shortest way: more text of a choice that is known already."""
+    def observe_plain(self, data: bytes) -> int:
+        """See `StreamInspector`. One decode for all events of a read, and no object for any of them.
+
+        The read is taken apart by its text alone, which is safe: whatever is not `data: {…}` and a blank
+        line each time makes the list no JSON, or its length another than half the number of line ends.
+        """
+        if self._plain_misses >= PLAIN_MISSES_ALLOWED or data[:7] != b"data: {" or data[-3:] != b"}\n\n":
+            return 0
+        try:
+            chunks = strict_chunks(b"[" + data[6:-2].replace(_BETWEEN, b",") + b"]")
+        except (ValueError, RecursionError):
+            self._plain_misses += 1
+            return 0
+        size = 0
+        for chunk in chunks:
+            choices = chunk.choices
+            if not choices or len(choices) != 1 or chunk.usage is not None or chunk.error is not _UNSET:
+                return 0
+            plain = self._plain_text_bytes(choices[0])
+            if not plain:
+                return 0
+            size += plain
+        if 2 * len(chunks) != data.count(b"\n") or self.facts.terminal_seen:
+            return 0
+        self.facts.text_bytes += size
+        return len(chunks)
+
+    def _plain_text_bytes(self, choice: Choice) -> int:
+        """Bytes of the common event, more text of a choice that is known already; 0 for any other."""
         delta = choice.delta
         if (
             delta is None
@@ -92,10 +126,9 @@ class OpenAIChatInspector:
             or delta.tool_calls
             or choice.index not in self._choices_seen
         ):
-            return False
+            return 0
         text = delta.content
-        self.facts.text_bytes += len(text) if text.isascii() else _utf8_size(text)
-        return True
+        return len(text) if text.isascii() else _utf8_size(text)
 
     def _with_choices(self, chunk: Chunk, choices: list[Choice], event: Event, offset: int) -> Relayed:
         edits = Edits()
