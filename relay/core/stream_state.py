@@ -195,6 +195,13 @@ class AttemptState:
         elif signal in _HEADER_SIGNALS:
             self.headers_at = self.last_byte_at = now
 
+    def valid_event(self, now: float) -> None:
+        """`apply(VALID_EVENT)`, without the table where it would change nothing: this is once a read."""
+        if self.phase is Phase.STREAMING:
+            self.last_event_at = now
+        else:
+            self.apply(Signal.VALID_EVENT, now)
+
     def shift(self, seconds: float) -> None:
         """The reader was blocked by a slow client for so long: no upstream timer counts it."""
         for name in ("sent_at", "headers_at", "last_byte_at", "last_event_at"):

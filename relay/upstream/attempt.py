@@ -66,11 +66,11 @@ class Attempt:
     """Shared state of one try. The readings write `facts`, `events` and the two conclusions."""
 
     __slots__ = (
-        "_body", "_deadline", "_interrupt", "_transport", "answer", "bytes_in", "clock",
-        "drain_bytes_left", "end_quietly", "events", "expired", "facts", "finish_reasons", "headers",
-        "is_committed", "is_detached", "is_open", "is_processed", "marks", "max_event_bytes", "plan",
-        "rejection", "request", "response_status", "revealed", "state", "trace",
-        "whole_usage",
+        "_body", "_deadline", "_interrupt", "_is_waiting", "_transport", "_watched", "answer",
+        "bytes_in", "clock", "drain_bytes_left", "end_quietly", "events", "expired", "facts",
+        "finish_reasons", "headers", "is_committed", "is_detached", "is_open", "is_processed",
+        "marks", "max_event_bytes", "plan", "rejection", "request", "response_status", "revealed",
+        "state", "trace", "whole_usage",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +119,9 @@ class Attempt:
         """What the headers of an error answer said, should its body not come."""
         self._deadline = Deadline(clock, self._on_deadline)
         self._body: BodyStream | None = None
+        self._watched: Phase | None = None
+        """The phase whose timers are armed."""
+        self._is_waiting = False
 
     async def run(self, reading: Reading) -> EndReason:
         self.is_open = True
@@ -136,25 +139,33 @@ class Attempt:
     async def read(self) -> bytes:
         """Everything the upstream has sent meanwhile; b"" at its end. Raises AttemptFailed."""
         assert self._body is not None  # noqa: S101  set by _open
-        self._deadline.move(self.state.due()[0])
+        if self._watched is not self.state.phase:
+            self.watch()
+        self._is_waiting = True
         try:
             data = await self._body.read_some()
         except httpx.TransportError as error:
             raise failure_of(error) from error
         finally:
-            self._deadline.pause()
+            self._is_waiting = False
         if data:
             self._note_bytes(data)
         return data
 
     def note_valid_event(self) -> None:
-        now = self.clock.now()
+        """Of the read that came last."""
+        now = self.state.last_byte_at or self.clock.now()
         if self.marks.first_event_at is None:
             self.marks.first_event_at = now
-        self.state.apply(Signal.VALID_EVENT, now)
+        self.state.valid_event(now)
 
     def watch(self) -> None:
-        """The phase or its limits changed while a read is waiting."""
+        """A phase or its limits have changed.
+
+        Within a phase each byte only moves what is due to a later time: the timer that is armed fires too
+        early then, looks again, and sleeps on. So it costs nothing per read.
+        """
+        self._watched = self.state.phase
         self._deadline.move(self.state.due()[0])
 
     def commit(self, head: Head) -> None:
@@ -233,6 +244,9 @@ class Attempt:
     def _on_deadline(self) -> None:
         if self.state.phase is Phase.REQUESTING:
             self._copy_trace()
+        elif not self._is_waiting:  # the client keeps us waiting, not the upstream: the next read arms it
+            self._watched = None
+            return
         due, reason = self.state.due()
         now = self.clock.now()
         if now >= due:
@@ -257,6 +271,7 @@ class Attempt:
             self.drain_bytes_left -= len(data)
             if self.drain_bytes_left < 0:
                 self.state.read_until = now
+                self._watched = None  # earlier than what is armed
 
     @property
     def usage(self) -> TokenUsage | None:

@@ -73,21 +73,22 @@ class Pump:
 
     async def put(self, data: bytes) -> float:
         """Queues whole events; waits while the queue is full. Returns the seconds it waited."""
-        waited_s = 0.0
-        if self._must_wait():
-            began = self._clock.now()
-            while self._must_wait():
-                self._space_waiter = self._loop.create_future()
-                try:
-                    await self._space_waiter
-                finally:
-                    self._space_waiter = None
-            waited_s = self._clock.now() - began
+        if self.is_full:
+            waited_s = await self._room()
+            self.put_now(data)
+            return waited_s
         self.put_now(data)
-        return waited_s
+        return 0.0
 
-    def _must_wait(self) -> bool:
-        return self.is_full and not self._finished
+    async def _room(self) -> float:
+        began = self._clock.now()
+        while self.is_full and not self._finished:
+            self._space_waiter = self._loop.create_future()
+            try:
+                await self._space_waiter
+            finally:
+                self._space_waiter = None
+        return self._clock.now() - began
 
     def finish(self) -> None:
         """No more will be put; what is queued is still written. Idempotent."""
