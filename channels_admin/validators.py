@@ -17,6 +17,8 @@ from django.utils.translation import gettext as _
 from relay.core.url_guard import UnsafeUrl, check_base_url
 
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
+# PostgreSQL refuses it in JSON, however deep. An even number of backslashes before it: they are escaped.
+_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\x80-\xff\t]{0,4000}")
 # RFC 9110 section 7.6.1 and the framing of a message: they belong to each connection.
@@ -142,9 +144,11 @@ def validate_parameter_overrides(value: object) -> None:
         if name in _RUNTIME_PARAMETERS:
             raise ValidationError(_("“%(word)s” is set by the stream policy."), params={"word": name})
     try:
-        orjson.dumps(overrides)
+        text = orjson.dumps(overrides)
     except (TypeError, ValueError) as error:
         raise ValidationError(_("A JSON object is expected."), code="type") from error
+    if _NUL_IN_JSON.search(text):
+        raise ValidationError(_("A NUL character cannot be kept."), code="nul")
 
 
 def validate_base_url(value: str) -> None:

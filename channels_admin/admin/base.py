@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from unfold.admin import ModelAdmin
 
-from channels_admin.admin.fields import LinesField, MapField
+from channels_admin.admin.fields import CheckedAutocomplete, LinesField, MapField
 from channels_admin.statuses import AccessStatus, RouteStatus
 
 ROUTE_STATUS_LABELS = {
@@ -59,6 +59,11 @@ class ConfiguredAdmin(ModelAdmin):
             required=not db_field.blank,
             initial=db_field.get_default,
         )
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name in self.get_autocomplete_fields(request):
+            kwargs.setdefault("widget", CheckedAutocomplete(db_field, self.admin_site))
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """The service's row is the saved one; `obj` takes its values for the log and the redirect."""

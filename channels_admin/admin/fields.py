@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.contrib.admin.widgets import AutocompleteSelect
 from django.core.validators import EMPTY_VALUES
 from unfold.widgets import UnfoldAdminTextareaWidget
+
+from channels_admin.middleware import is_key_of
 
 
 class LinesField(forms.Field):
@@ -46,3 +50,11 @@ class WriteOnlyTextarea(UnfoldAdminTextareaWidget):
 
     def format_value(self, value: object) -> str:  # noqa: ARG002  Django's hook
         return ""
+
+
+class CheckedAutocomplete(AutocompleteSelect):
+    """Shows no choice for a value that is no id; Django's looks it up as it came and crashes."""
+
+    def optgroups(self, name: str, value: Sequence[str], attr: dict[str, Any] | None = None) -> Any:
+        model = self.field.remote_field.model
+        return super().optgroups(name, [text for text in value if not text or is_key_of(model, text)], attr)
