@@ -4,6 +4,8 @@ The demo's API key and the admin's password are made once and kept in DATA_DIR (
 holds only their digests.
 """
 
+import json
+import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from channels_admin.models import ApiKey, Channel, Tenant
 from channels_admin.statuses import AccessStatus
 from gateway.provisioning import apply_text
 from gateway.settings.secrets import kept_secret
+from gateway.simulator import all_behaviours
 
 ADMIN = "admin"
 CHANNEL = "simulator"
@@ -28,7 +31,7 @@ channels:
   - name: simulator
     kind: openai
     base_url: ${SIMULATOR_URL}
-    models: ["*"]
+    models: ${SIMULATOR_MODELS}
     keys: [sk-simulator]
 prices:
   - {model: echo, input: 1, cached_input: 0.5, output: 2}
@@ -62,7 +65,8 @@ def demo_provision(*, data_dir: Path, simulator_url: str) -> DemoAccess:
             "SIMULATOR_URL": simulator_url,
             "DEMO_KEY": kept_secret(data_dir, KEY_FILE, generate_api_key),
         }
-        apply_text(_CONFIGURATION, name="demo configuration", environ=environ)
+        text = _CONFIGURATION.replace("${SIMULATOR_MODELS}", json.dumps(simulator_models()))
+        apply_text(text, name="demo configuration", environ=environ)
     elif _is_to_move(simulator_url):
         apply_text(_MOVED, name="demo configuration", environ={"SIMULATOR_URL": simulator_url})
     api_key = _kept_api_key(data_dir)
@@ -72,6 +76,11 @@ def demo_provision(*, data_dir: Path, simulator_url: str) -> DemoAccess:
     if not password:
         notes.append("The database has administrators of its own: log in as one of them.")
     return DemoAccess(api_key, password, simulator_url, tuple(notes))
+
+
+def simulator_models() -> list[str]:
+    """The simulator's own model names and no `*`: it must never answer for a real model."""
+    return [re.sub(r"\{\w+\}", "*", behaviour.pattern) for behaviour in all_behaviours()]
 
 
 def _is_to_move(simulator_url: str) -> bool:

@@ -158,6 +158,8 @@ class RunningRequest:
                 self._conclude(end)
                 return
             failures.append(end)
+            if self._attempt_was_committed and not end.message:
+                end.message = "The upstream's answer broke off."
             if self._attempt_was_committed or not self._may_go_on(end, choice.channel):
                 break
         if self._stop_reason is not None:
