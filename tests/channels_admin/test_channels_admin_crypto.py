@@ -18,6 +18,7 @@ from channels_admin.crypto import (
     generate_api_key,
     mask,
 )
+from relay.core.errors import SecretUnavailable
 
 OLD, NEW = "2025:an old secret of enough letters", "2026:a new secret of enough letters"
 PLAIN = "sk-upstream-0123456789abcdef"
@@ -143,5 +144,5 @@ def test_sealed_secret_with_an_unknown_key_id_tells_so(settings):
     settings.SEALING_KEYS = (OLD,)
     sealed = crypto.sealer().seal(PLAIN)
     settings.SEALING_KEYS = (NEW,)
-    with pytest.raises(UnknownSealingKey):
+    with pytest.raises(SecretUnavailable, match="UnknownSealingKey"):
         SealedSecret(sealed).reveal()
