@@ -15,6 +15,7 @@ venv: $(VENV)/.dev ## create .venv with everything pinned
 
 # uv installs the same pinned, hashed files twenty times as fast; pip is enough.
 define install
+	@echo "installing $(1) into $(VENV) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@if command -v uv >/dev/null 2>&1; then uv pip install -q --python $(BIN)/python --require-hashes -r $(1); \
 	else $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(1); fi
