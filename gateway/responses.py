@@ -62,12 +62,16 @@ class RelayAnswer(HttpResponseBase):
     async def _send_whole(self, body: bytes, send: Send) -> bool:
         pump = self._running.pump
         pump.begin_write()
-        await self._send_head(send, ((b"content-length", str(len(body)).encode()),))
-        for start in range(0, max(len(body), 1), SLICE_BYTES):
-            pump.begin_write()
-            piece = body[start : start + SLICE_BYTES] if len(body) > SLICE_BYTES else body
-            more = start + SLICE_BYTES < len(body)
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
+        await self._send_head(send, ((b"content-length", b"%d" % len(body)),))
+        last = 0
+        if len(body) > SLICE_BYTES:  # slices, so that the deadline measures a reader and not one big buffer
+            last = (len(body) - 1) // SLICE_BYTES * SLICE_BYTES
+            for start in range(0, last, SLICE_BYTES):
+                piece = body[start : start + SLICE_BYTES]
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                pump.begin_write()
+        rest = body[last:] if last else body
+        await send({"type": "http.response.body", "body": rest, "more_body": False})
         return True
 
     async def _send_head(self, send: Send, length: tuple[tuple[bytes, bytes], ...]) -> None:

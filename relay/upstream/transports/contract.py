@@ -147,11 +147,28 @@ def port_of(url: httpx.URL) -> int:
 
 
 def request_headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
-    """The headers to send. Framing is ours: it is derived from the body, whatever the request says.
+    """The headers to send, see `framed_headers`. Errors: see `header_lines`."""
+    headers = framed_headers(request)
+    header_lines(headers)
+    return headers
+
+
+def header_lines(headers: list[tuple[bytes, bytes]]) -> bytes:
+    """`name: value` lines, joined by LF.
+
+    Errors: LocalProtocolError for names or values that could break out of their line.
+    """
+    lines = b"\n".join([b"%b: %b" % pair for pair in headers])
+    if _FORBIDDEN.search(lines) or lines.count(b"\n") != len(headers) - 1:
+        raise httpx.LocalProtocolError("control character in a request header")
+    return lines
+
+
+def framed_headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
+    """The request's headers with framing of ours: derived from the body, whatever the request says.
 
     Bodies of bytes get a Content-Length; streams keep theirs or are chunked. Without an Accept-Encoding of
     the request's own the upstream is asked not to compress.
-    Errors: LocalProtocolError for names or values that could break out of their line.
     """
     headers: list[tuple[bytes, bytes]] = []
     length = b""
@@ -171,9 +188,6 @@ def request_headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
         headers.append((b"Content-Length", length) if length else (b"Transfer-Encoding", b"chunked"))
     if not asks_for_coding:
         headers.append((b"Accept-Encoding", b"identity"))
-    joined = b"\n".join([b"%b:%b" % pair for pair in headers])
-    if _FORBIDDEN.search(joined) or joined.count(b"\n") != len(headers) - 1:
-        raise httpx.LocalProtocolError("control character in a request header")
     return headers
 
 

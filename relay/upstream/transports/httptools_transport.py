@@ -24,8 +24,9 @@ from relay.upstream.transports.contract import (
     KEEPALIVE_IDLE_S,
     AddressRefused,
     RequestOptions,
+    framed_headers,
+    header_lines,
     port_of,
-    request_headers,
 )
 from relay.upstream.transports.httptools_connection import Connection
 from relay.upstream.transports.httptools_exchange import Exchange
@@ -182,8 +183,5 @@ async def _upload(connection: Connection, exchange: Exchange, head: bytes, reque
 
 
 def _head(request: httpx.Request) -> bytes:
-    target = request.url.raw_path
-    lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), target)]
-    lines += [b"%b: %b" % pair for pair in request_headers(request)]
-    lines += [b"", b""]
-    return b"\r\n".join(lines)
+    lines = header_lines(framed_headers(request)).replace(b"\n", b"\r\n")
+    return b"%b %b HTTP/1.1\r\n%b\r\n\r\n" % (request.method.encode("ascii"), request.url.raw_path, lines)
