@@ -27,9 +27,10 @@ class Pump:
     """
 
     __slots__ = (
-        "_clock", "_deadline", "_finished", "_item_waiter", "_items", "_keepalive_s",
-        "_last_write_at", "_loop", "_on_write_timeout", "_sends_keepalives", "_size",
-        "_space_waiter", "_write_timeout_s", "_writing", "bytes_out", "keepalives",
+        "_clock", "_deadline", "_finished", "_is_watched", "_item_waiter", "_items",
+        "_keepalive_s", "_last_write_at", "_loop", "_on_write_timeout", "_sends_keepalives",
+        "_size", "_space_waiter", "_write_began_at", "_write_timeout_s", "_writing", "bytes_out",
+        "keepalives",
     )  # fmt: skip
 
     def __init__(
@@ -52,7 +53,8 @@ class Pump:
         self._item_waiter: asyncio.Future[None] | None = None
         self._space_waiter: asyncio.Future[None] | None = None
         self._writing = False
-        self._last_write_at = clock.now()
+        self._write_began_at = self._last_write_at = clock.now()
+        self._is_watched = False
         self._deadline = Deadline(clock, self._on_deadline)
         self.keepalives = 0
         self.bytes_out = 0
@@ -73,12 +75,9 @@ class Pump:
 
     async def put(self, data: bytes) -> float:
         """Queues whole events; waits while the queue is full. Returns the seconds it waited."""
-        if self.is_full:
-            waited_s = await self._room()
-            self.put_now(data)
-            return waited_s
+        waited_s = await self._room() if self.is_full else 0.0
         self.put_now(data)
-        return 0.0
+        return waited_s
 
     async def _room(self) -> float:
         began = self._clock.now()
@@ -109,31 +108,37 @@ class Pump:
         """From now on an SSE answer is under way."""
         self._sends_keepalives = True
         self._last_write_at = self._clock.now()
+        self._watch()
 
     def __aiter__(self) -> "Pump":
         return self
 
     async def __anext__(self) -> bytes:
-        now = self._clock.now()
         if self._writing:
             self._writing = False
-            self._last_write_at = now
+            self._last_write_at = self._clock.now()
         while not self._items:
             if self._finished:
                 self.begin_write()  # the closing write has the same deadline
                 raise StopAsyncIteration
-            if await self._wait_for_item():
+            self._item_waiter = self._loop.create_future()
+            try:
+                await self._item_waiter
+            finally:
+                self._item_waiter = None
+            if not self._items and not self._finished:
                 return self._keepalive()
         data = self._take()
-        self._writing = True
-        self._deadline.move(self._clock.now() + self._write_timeout_s)
         self.bytes_out += len(data)
+        self.begin_write()
         return data
 
     def begin_write(self) -> None:
-        """A write outside the iteration begins: the head, a whole body, the closing."""
+        """A write begins: an item's, the head's, a whole body's, the closing one."""
         self._writing = True
-        self._deadline.move(self._clock.now() + self._write_timeout_s)
+        self._write_began_at = self._clock.now()
+        if not self._is_watched:
+            self._watch()
 
     def close(self) -> None:
         """The writer is done. Ends the timers. Idempotent."""
@@ -154,27 +159,42 @@ class Pump:
         self._wake_reader()
         return data
 
-    async def _wait_for_item(self) -> bool:
-        """True when it is time for a keepalive instead."""
-        self._item_waiter = self._loop.create_future()
-        self._deadline.move(self._last_write_at + self._keepalive_s if self._sends_keepalives else NEVER)
-        try:
-            await self._item_waiter
-        finally:
-            self._item_waiter = None
-        return not self._items and not self._finished
-
     def _keepalive(self) -> bytes:
         self.keepalives += 1
         self.bytes_out += len(KEEPALIVE)
         self.begin_write()
         return KEEPALIVE
 
-    def _on_deadline(self) -> None:
+    # One timer looks from time to time, often enough to be in time; a write only notes when it began.
+
+    def _watch(self) -> None:
+        self._is_watched = True
+        self._deadline.move(self._clock.now() + self._look_again_s)
+
+    @property
+    def _look_again_s(self) -> float:
+        return (
+            min(self._keepalive_s, self._write_timeout_s) if self._sends_keepalives else self._write_timeout_s
+        )
+
+    def _due(self) -> float:
         if self._writing:
+            return self._write_began_at + self._write_timeout_s
+        return self._last_write_at + self._keepalive_s if self._sends_keepalives else NEVER
+
+    def _on_deadline(self) -> None:
+        now, due = self._clock.now(), self._due()
+        if now >= due and self._writing:
+            self._is_watched = False
             self._on_write_timeout()
-        else:
+            return
+        if due == NEVER:
+            self._is_watched = False
+            return
+        if now >= due:
             self._wake_writer()  # with an empty queue: keepalive
+            due = NEVER
+        self._deadline.move(min(due, now + self._look_again_s))
 
     def _wake_writer(self) -> None:
         if self._item_waiter is not None and not self._item_waiter.done():
