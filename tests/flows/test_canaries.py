@@ -248,7 +248,7 @@ BUGS = {
     "before sending": "relay.upstream.attempt.upstream_request",
     "while reading": "relay.upstream.readings.events.EventReader.judge",
     "while writing": "relay.upstream.pump.Pump._take",
-    "after the end": "relay.upstream.attempt.Attempt.outcome",
+    "after the end": "relay.upstream.record._attempt_outcome",
 }
 
 

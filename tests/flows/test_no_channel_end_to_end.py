@@ -16,6 +16,6 @@ async def test_503_when_all_that_list_the_model_are_out(gateway, what_is_out):
         await gateway.configure(upstream_key_set_status, upstream_key_id=key, status=RouteStatus.DISABLED)
     heard = await gateway.chat("echo-0")
     assert heard.status == 503
-    assert heard.json["error"]["code"] == "no_channel_available"
+    assert heard.json()["error"]["code"] == "no_channel_available"
     assert heard.header("retry-after")
     assert not gateway.simulator.requests
