@@ -42,14 +42,14 @@ class StreamRelay:
         note_content_type(attempt)
 
     async def run(self) -> EndReason:
-        attempt = self._attempt
+        attempt, pump = self._attempt, self._pump
         try:
             while data := await attempt.read():
                 out = self._take(data)
-                if out:
-                    waited_s = await self._pump.put(out)
-                    if waited_s:
-                        attempt.state.shift(waited_s)
+                if out and pump.is_full:
+                    attempt.state.shift(await pump.put(out))
+                else:
+                    pump.put_now(out)
                 if self._facts.terminal_seen:
                     return await self._end_with_terminal()
             return self._end_of_body()

@@ -92,8 +92,12 @@ class OpenAIChatInspector:
         """
         if self._plain_misses >= PLAIN_MISSES_ALLOWED or data[:7] != b"data: {" or data[-3:] != b"}\n\n":
             return 0
+        line_ends = data.count(b"\n")
         try:
-            chunks = strict_chunks(b"[" + data[6:-2].replace(_BETWEEN, b",") + b"]")
+            if line_ends == 2:
+                chunks = [strict_chunk(data[6:-2])]
+            else:
+                chunks = strict_chunks(b"[" + data[6:-2].replace(_BETWEEN, b",") + b"]")
         except (ValueError, RecursionError):
             self._plain_misses += 1
             return 0
@@ -106,7 +110,7 @@ class OpenAIChatInspector:
             if not plain:
                 return 0
             size += plain
-        if 2 * len(chunks) != data.count(b"\n") or self.facts.terminal_seen:
+        if 2 * len(chunks) != line_ends or self.facts.terminal_seen:
             return 0
         self.facts.text_bytes += size
         return len(chunks)
