@@ -149,7 +149,7 @@ class Attempt:
         finally:
             self._is_waiting = False
         if data:
-            self._note_bytes(data)
+            self.note_bytes(data)
         return data
 
     def note_valid_event(self) -> None:
@@ -158,6 +158,11 @@ class Attempt:
         if self.marks.first_event_at is None:
             self.marks.first_event_at = now
         self.state.valid_event(now)
+
+    def offer_reads_to(self, sink: Callable[[bytes], bool]) -> None:
+        """What arrives while a read waits is offered to `sink` first; see `BodyStream.sink`."""
+        if self._body is not None:
+            self._body.sink = sink
 
     def watch(self) -> None:
         """A phase or its limits have changed.
@@ -261,7 +266,7 @@ class Attempt:
         self.state.connected_at = self.trace.connected_at
         self.state.sent_at = self.trace.sent_at
 
-    def _note_bytes(self, data: bytes) -> None:
+    def note_bytes(self, data: bytes) -> None:
         now = self.clock.now()
         if self.marks.first_byte_at is None:
             self.marks.first_byte_at = now

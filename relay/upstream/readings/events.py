@@ -37,12 +37,16 @@ class EventReader:
 
     def passes_plain(self, data: bytes) -> bool:
         """Whether the read goes to the client as it came; it is accounted for then, and needs no parsing."""
-        if not self._parser.is_between_events or len(data) > self.attempt.max_event_bytes:
-            return False
-        count = self.inspector.observe_plain(data)
+        count = self.plain_events(data)
         if count:
-            self._note(count)
+            self.note(count)
         return count > 0
+
+    def plain_events(self, data: bytes) -> int:
+        """The number of events in a read that passes as it came, not noted yet; 0 for any other read."""
+        if not self._parser.is_between_events or len(data) > self.attempt.max_event_bytes:
+            return 0
+        return self.inspector.observe_plain(data)
 
     def close(self) -> list[Event]:
         """What the end of the body completes."""
@@ -69,14 +73,14 @@ class EventReader:
                 if out:
                     ready.append(out)
         finally:
-            self._note(valid)
+            self.note(valid)
 
     def judge_one(self, event: Event) -> tuple[EventKind, bytes]:
         """One event, while its attempt is still to prove itself. Raises AttemptFailed at a disproof."""
         attempt = self.attempt
         kind, out = self._observe(event, attempt.bytes_in)
         if kind is _CONTENT or kind is _PREAMBLE:
-            self._note(1)
+            self.note(1)
         elif kind is _ERROR:
             raise error_as_data(self.facts.error)
         elif kind is EventKind.INVALID and attempt.state.phase is Phase.PROVING:
@@ -89,7 +93,7 @@ class EventReader:
             for event in self._parser.feed(data):
                 self._observe(event, self.attempt.bytes_in)
 
-    def _note(self, valid: int) -> None:
+    def note(self, valid: int) -> None:
         attempt = self.attempt
         if valid:
             attempt.events += valid

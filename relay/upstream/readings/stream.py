@@ -75,6 +75,21 @@ class StreamRelay:
             raise
         return b"".join(ready)
 
+    def _pass_on(self, data: bytes) -> bool:
+        """Queues a read of nothing but text in the step in which it came, without the reader's turn.
+
+        Whatever is out of the ordinary is left to the reader: a full queue, a client that has left, an end.
+        """
+        attempt, pump = self._attempt, self._pump
+        if pump.is_full or attempt.is_detached or not attempt.is_open:
+            return False
+        count = self._reader.plain_events(data)
+        if count:
+            attempt.note_bytes(data)
+            self._reader.note(count)
+            pump.put_now(data)
+        return count > 0
+
     def _prove(self, data: bytes) -> bytes:
         """Looks at each event until one carries something; from there on the read is judged as a whole.
 
@@ -124,6 +139,7 @@ class StreamRelay:
     def _commit(self) -> bytes:
         """The commit point. Returns what was held."""
         self._attempt.commit(self._head)
+        self._attempt.offer_reads_to(self._pass_on)
         held = b"".join(self._held)
         self._held.clear()
         return held

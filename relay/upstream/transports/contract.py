@@ -19,7 +19,7 @@ Must not import: Django, a concrete transport.
 
 import re
 import time
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -89,7 +89,14 @@ class AddressRefused(httpx.ConnectError):
 
 
 class BodyStream(httpx.AsyncByteStream):
-    """A response body. Read it with `read_some` or as an async iterator, not both; always `aclose`."""
+    """A response body. Read it with `read_some` or as an async iterator, not both; always `aclose`.
+
+    sink: offered the bytes that arrive while `read_some` waits, in the step in which they arrive; True =
+    taken, and `read_some` goes on waiting. It spares a reader its turn for each event of a stream. A
+    transport need not honour it. Must not raise.
+    """
+
+    sink: Callable[[bytes], bool] | None = None
 
     async def read_some(self) -> bytes:
         """Everything that has arrived; waits for the first byte; b"" at the end of the body.

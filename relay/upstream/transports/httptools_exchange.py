@@ -100,8 +100,20 @@ class Exchange(BodyStream):
     def wake(self) -> None:
         """Something changed: let whoever waits look again."""
         waiter = self._waiter
-        if waiter is not None and not waiter.done():
+        if waiter is not None and not waiter.done() and not self._is_taken():
             waiter.set_result(None)
+
+    def _is_taken(self) -> bool:
+        """Whether the sink has taken what arrived. Never at an end: that is the reader's to see."""
+        if self.sink is None or not self._chunks or self.is_complete or self._error is not None:
+            return False
+        if not self.sink(self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)):
+            return False
+        self._chunks.clear()
+        if self._buffered > BUFFER_BYTES and self.connection is not None:
+            self.connection.resume_reading()
+        self._buffered = 0
+        return True
 
     def complete(self) -> None:
         """The last byte is there; the connection is no longer ours."""
