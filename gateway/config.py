@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import Error as AnyDatabaseError
+from django.utils import timezone
 
 from billing.selectors.prices import PriceSection, load_prices
 from channels_admin.selectors.api_keys import AccessChanges, changed_access
@@ -28,8 +29,13 @@ class ConfigSnapshot:
 
     channels: ChannelSection
     prices: PriceSection
-    priced_models: frozenset[str]
-    """Names that have a price; patterns are not names."""
+
+    @property
+    def priced_models(self) -> frozenset[str]:
+        """Names that have a price now, not one that begins later; patterns are not names."""
+        now = timezone.now()
+        rows = self.prices.rows.values()
+        return frozenset(row.model for row in rows if "*" not in row.model and row.effective_from <= now)
 
     @property
     def version(self) -> int:
@@ -42,8 +48,7 @@ def _load(previous: ConfigSnapshot | None) -> tuple[ConfigSnapshot, AccessChange
         return previous, None
     prices = load_prices(previous.prices if previous else None)
     changes = changed_access(previous.version) if previous is not None else None
-    names = frozenset(row.model for row in prices.rows.values() if "*" not in row.model)
-    return ConfigSnapshot(channels, prices, names), changes
+    return ConfigSnapshot(channels, prices), changes
 
 
 class Configuration:
@@ -61,10 +66,6 @@ class Configuration:
         if self._snapshot is None:
             raise RuntimeError("no configuration was loaded yet")
         return self._snapshot
-
-    @property
-    def is_loaded(self) -> bool:
-        return self._snapshot is not None
 
     async def start(self) -> None:
         """Raises what the first load raises: without any configuration there is nothing to serve."""

@@ -4,9 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.db.models import Q
-from django.utils import timezone
-
 from billing.core.prices import PriceParts, PriceRow
 from billing.models import Price
 from channels_admin.selectors import config_version
@@ -38,12 +35,6 @@ def load_prices(previous: PriceSection | None) -> PriceSection:
     gone = {row.pk for row in changed}
     kept = {pk: row for pk, row in previous.rows.items() if pk not in gone}
     return PriceSection(version, kept | {row.pk: _row(row) for row in changed if not row.is_closed})
-
-
-def priced_models() -> frozenset[str]:
-    """Names, not patterns, that have a price in effect now, for whichever group."""
-    in_effect = Price.objects.filter(is_closed=False, effective_from__lte=timezone.now())
-    return frozenset(in_effect.filter(~Q(model__contains="*")).values_list("model", flat=True).distinct())
 
 
 def _row(price: Price) -> PriceRow:

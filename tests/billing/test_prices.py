@@ -8,10 +8,12 @@ from django.core.exceptions import ValidationError
 
 from billing.core.prices import PriceParts
 from billing.models import Price
-from billing.selectors.prices import load_prices, priced_models
+from billing.selectors.prices import load_prices
 from billing.services.prices import price_close, price_set
 from channels_admin.selectors import config_version
 from channels_admin.services import configuration_change
+from channels_admin.snapshots import load_section
+from gateway.config import ConfigSnapshot
 
 pytestmark = pytest.mark.django_db
 
@@ -152,10 +154,10 @@ def test_an_older_database_is_loaded_whole():
     assert load_prices(type(section)(section.version + 5, section.rows)).rows == {}
 
 
-def test_priced_models_are_names_in_effect():
+def test_models_that_show_as_priced_are_names_in_effect():
     set_price("named")
     set_price("named", group="vip")
     set_price("pattern-*")
     set_price("later", effective_from=datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1))
     price_close(price=set_price("closed").price)
-    assert priced_models() == {"named"}
+    assert ConfigSnapshot(load_section(None), load_prices(None)).priced_models == {"named"}
