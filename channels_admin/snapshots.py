@@ -14,6 +14,7 @@ from channels_admin import models
 from channels_admin.crypto import SealedSecret
 from channels_admin.flags import flag_values, relay_flags
 from channels_admin.selectors.api_keys import AccessChanges, changed_access
+from channels_admin.selectors.ceilings import ceilings_of
 from channels_admin.selectors.config_version import config_version
 from channels_admin.statuses import RouteStatus
 from relay.core.selection import ChannelIndex
@@ -164,7 +165,7 @@ def _keys(rows: Iterable[models.UpstreamKey], known: Channel | None, since: int)
 
 
 def _key(row: models.UpstreamKey) -> UpstreamKey:
-    return UpstreamKey(id=row.pk, label=row.label, secret=SealedSecret(row.sealed))
+    return UpstreamKey(id=row.pk, label=row.label, secret=SealedSecret(row.sealed), ceilings=ceilings_of(row))
 
 
 def _policy(row: models.StreamPolicy) -> StreamPolicy:
@@ -204,4 +205,6 @@ def _channel(row: models.Channel, keys: tuple[UpstreamKey, ...], policy: StreamP
         header_overrides=row.header_overrides,
         parameter_overrides=row.parameter_overrides,
         proxy_url=row.proxy_url,
+        charge_input_on_leave=row.charge_input_on_leave,
+        ceilings=ceilings_of(row),
     )

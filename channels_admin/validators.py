@@ -88,6 +88,10 @@ def validate_model_patterns(value: object) -> None:
     _each(value, is_model_pattern, _("“%(word)s” is no model name or pattern with *."))
 
 
+def validate_model_pattern(value: object) -> None:
+    validate_model_patterns([value])
+
+
 def validate_model_mapping(value: object) -> None:
     for asked, sent in _mapping(value).items():
         if not is_model_pattern(asked) or "*" in asked:

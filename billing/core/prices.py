@@ -10,7 +10,9 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceParts:
-    """USD per million tokens; `per_call` USD per call. None = falls back to another part."""
+    """USD per million tokens; `per_call`, `per_image`, `per_audio_second` USD each; `per_character` USD per
+    million characters. None = falls back to another part.
+    """
 
     input: Decimal | None = None
     cached_input: Decimal | None = None
@@ -23,6 +25,9 @@ class PriceParts:
     image_input: Decimal | None = None
     image_output: Decimal | None = None
     per_call: Decimal | None = None
+    per_image: Decimal | None = None
+    per_audio_second: Decimal | None = None
+    per_character: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)

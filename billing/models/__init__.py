@@ -7,19 +7,26 @@ from billing.models.accounts import Account
 from billing.models.attempts import Attempt
 from billing.models.dead_outcomes import DeadOutcome
 from billing.models.ledger_entries import EntryKind, LedgerEntry
-from billing.models.prices import Price
+from billing.models.open_records import OpenRecordRow
+from billing.models.prices import CostPrice, GroupMultiplier, Price
 from billing.models.relay_requests import RelayRequest, RequestState
 from billing.models.usage_records import UsageRecord, UsageSource
+from billing.models.usage_rollups import UsageDaily, UsageHourly
 
 __all__ = [
     "Account",
     "Attempt",
+    "CostPrice",
     "DeadOutcome",
     "EntryKind",
+    "GroupMultiplier",
     "LedgerEntry",
+    "OpenRecordRow",
     "Price",
     "RelayRequest",
     "RequestState",
+    "UsageDaily",
+    "UsageHourly",
     "UsageRecord",
     "UsageSource",
 ]

@@ -63,10 +63,23 @@ class Attempt(models.Model):
     usage = models.JSONField(_("usage"), null=True)
     """What this attempt's upstream reported, for the operator's cost: an object of token counts."""
 
+    operator_cost_nano = models.BigIntegerField(_("operator cost (nano-dollars)"), null=True)
+    """What the attempt cost the operator, by the channel's cost price; null = no cost price."""
+    possible_duplicate_charge = models.BooleanField(_("possible duplicate charge"), default=False)
+    """It repeated a request that its upstream may have carried out and billed already."""
+    is_hedge = models.BooleanField(_("hedge"), default=False)
+
     class Meta:
         verbose_name = _("attempt")
         verbose_name_plural = _("attempts")
         ordering = ("request", "number")
+        indexes = (
+            models.Index(
+                "upstream_request_id",
+                condition=~models.Q(upstream_request_id=""),
+                name="attempt_by_upstream_id",
+            ),
+        )
         constraints = (
             models.UniqueConstraint(fields=("request", "number"), name="attempt_number_once_per_request"),
         )

@@ -1,4 +1,4 @@
-"""What a model costs a tenant. Rows never change: an edit closes the row and makes a new one."""
+"""What a model costs a tenant, and the operator. Rows never change: an edit closes one and makes another."""
 
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -20,15 +20,17 @@ def _part(label: "StrPromise") -> "models.DecimalField[Decimal | None, Decimal |
     )
 
 
-class Price(VersionedModel):
-    """Parts are USD per million tokens, `per_call` USD per call; null = falls back to another part.
+class PriceColumns(VersionedModel):
+    """Token parts are USD per million tokens, `per_call` USD per call, `per_image` USD per finished picture,
+    `per_audio_second` USD per second of audio, `per_character` USD per million characters of spoken text.
+    Null = falls back to another part, in the order that `billing.core.pricing` gives.
 
-    `model` is a name or a pattern with `*`; `group` is a tenant group, empty for all. `version` is the
-    configuration version that brought the row or closed it.
+    tiers: from so many input tokens on, other parts:
+    `[{"above_input_tokens": 200000, "input": "2.5", "output": "15"}, …]`. image_rates: USD per picture by
+    `size/quality`, `size` or `quality`: `{"1024x1024/high": "0.167"}`. Decimals are strings.
+    `version` is the configuration version that brought the row or closed it.
     """
 
-    model = models.CharField(_("model"), max_length=200)
-    group = models.CharField(_("group"), max_length=64, blank=True, default="")
     effective_from = models.DateTimeField(_("effective from"))
     effective_to = models.DateTimeField(_("effective to"), null=True, blank=True, editable=False)
     """When the row was closed; set together with `is_closed`."""
@@ -44,7 +46,32 @@ class Price(VersionedModel):
     image_input = _part(_("image input"))
     image_output = _part(_("image output"))
     per_call = _part(_("per call"))
+    per_image = _part(_("per image"))
+    per_audio_second = _part(_("per second of audio"))
+    per_character = _part(_("per million characters"))
+    tiers = models.JSONField(_("tiers"), default=list, blank=True)
+    image_rates = models.JSONField(_("image rates"), default=dict, blank=True)
     created_at = models.DateTimeField(_("created"), auto_now_add=True)
+
+    class Meta:
+        abstract = True
+
+
+def _closed_with_time(table: str) -> models.CheckConstraint:
+    return models.CheckConstraint(
+        condition=models.Q(is_closed=False, effective_to__isnull=True)
+        | models.Q(is_closed=True, effective_to__isnull=False),
+        name=f"{table}_closed_with_time",
+    )
+
+
+class Price(PriceColumns):
+    """What a model costs a tenant. `model` is a name or a pattern with `*`; `group` a tenant group, empty for
+    all. A model that begins with `/` prices requests without a model by their path.
+    """
+
+    model = models.CharField(_("model"), max_length=200)
+    group = models.CharField(_("group"), max_length=64, blank=True, default="")
 
     class Meta:
         verbose_name = _("price")
@@ -57,12 +84,67 @@ class Price(VersionedModel):
                 name="price_one_open_row",
                 violation_error_message=_("This price exists."),
             ),
-            models.CheckConstraint(
-                condition=models.Q(is_closed=False, effective_to__isnull=True)
-                | models.Q(is_closed=True, effective_to__isnull=False),
-                name="price_closed_with_time",
-            ),
+            _closed_with_time("price"),
         )
 
     def __str__(self) -> str:
         return f"{self.model} ({self.group or 'all groups'})"
+
+
+class CostPrice(PriceColumns):
+    """What a model costs the operator on one channel, by the name sent upstream."""
+
+    channel = models.ForeignKey(
+        "channels_admin.Channel",
+        verbose_name=_("channel"),
+        on_delete=models.PROTECT,
+        related_name="cost_prices",
+    )
+    model = models.CharField(_("model"), max_length=200)
+
+    class Meta:
+        verbose_name = _("cost price")
+        verbose_name_plural = _("cost prices")
+        ordering = ("channel", "model", "-effective_from", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("channel", "model", "effective_from"),
+                condition=models.Q(is_closed=False),
+                name="costprice_one_open_row",
+                violation_error_message=_("This cost price exists."),
+            ),
+            _closed_with_time("costprice"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model} on {self.channel_id}"
+
+
+class GroupMultiplier(VersionedModel):
+    """Every price of a tenant group times this. Immutable like prices; no row = 1."""
+
+    group = models.CharField(_("group"), max_length=64)
+    multiplier = models.DecimalField(
+        _("multiplier"), max_digits=12, decimal_places=6, validators=[MinValueValidator(0)]
+    )
+    effective_from = models.DateTimeField(_("effective from"))
+    effective_to = models.DateTimeField(_("effective to"), null=True, blank=True, editable=False)
+    is_closed = models.BooleanField(_("closed"), default=False, editable=False)
+    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+
+    class Meta:
+        verbose_name = _("group multiplier")
+        verbose_name_plural = _("group multipliers")
+        ordering = ("group", "-effective_from", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("group", "effective_from"),
+                condition=models.Q(is_closed=False),
+                name="groupmultiplier_one_open_row",
+                violation_error_message=_("This multiplier exists."),
+            ),
+            _closed_with_time("groupmultiplier"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.group} × {self.multiplier}"

@@ -60,6 +60,29 @@ class RelayRequest(models.Model):
     """Nano-dollars charged; null = nothing was charged yet, which is not the same as 0."""
     estimated = models.BooleanField(_("estimated"), default=False)
     """The charge rests on counted text, not on what the upstream reported."""
+    price = models.ForeignKey(
+        "billing.Price",
+        verbose_name=_("price"),
+        null=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
+    """The price row that was in force when the request was admitted; null = none (unpriced)."""
+    multiplier = models.ForeignKey(
+        "billing.GroupMultiplier",
+        verbose_name=_("group multiplier"),
+        null=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
+    """Null = 1."""
+    operator_cost_nano = models.BigIntegerField(_("operator cost (nano-dollars)"), null=True)
+    """Sum over the attempts whose channel has a cost price; null = none has."""
+    possible_duplicates = models.PositiveSmallIntegerField(_("possible duplicate charges"), default=0)
     recorded_at = models.DateTimeField(_("recorded"), db_default=Now())
 
     class Meta:

@@ -11,7 +11,7 @@ class UsageSource(models.TextChoices):
 
 
 class UsageRecord(models.Model):
-    """Parts as in `relay.core.usage.TokenUsage`, in tokens. Null = not reported, which is not 0."""
+    """Parts as in `relay.core.usage.TokenUsage`. Null = not reported, which is not 0."""
 
     request = models.OneToOneField(
         "billing.RelayRequest",
@@ -22,11 +22,17 @@ class UsageRecord(models.Model):
     )
     input = models.PositiveBigIntegerField(_("input"), null=True)
     cached_input = models.PositiveBigIntegerField(_("cached input"), null=True)
-    cache_write = models.PositiveBigIntegerField(_("cache write"), null=True)
+    cache_write_5m = models.PositiveBigIntegerField(_("cache write, 5 min"), null=True)
+    cache_write_1h = models.PositiveBigIntegerField(_("cache write, 1 h"), null=True)
     output = models.PositiveBigIntegerField(_("output"), null=True)
     reasoning = models.PositiveBigIntegerField(_("reasoning"), null=True)
     audio_input = models.PositiveBigIntegerField(_("audio input"), null=True)
     audio_output = models.PositiveBigIntegerField(_("audio output"), null=True)
+    image_input = models.PositiveBigIntegerField(_("image input"), null=True)
+    image_output = models.PositiveBigIntegerField(_("image output"), null=True)
+    images = models.PositiveBigIntegerField(_("images"), null=True)
+    audio_ms = models.PositiveBigIntegerField(_("audio (ms)"), null=True)
+    characters = models.PositiveBigIntegerField(_("characters"), null=True)
     source = models.CharField(_("source"), max_length=16, choices=UsageSource.choices)
     method = models.CharField(_("method"), max_length=64, blank=True)
     """How an estimate was made."""

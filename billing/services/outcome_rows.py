@@ -76,6 +76,8 @@ def attempt_row(request_id: UUID, attempt: AttemptOutcome) -> Attempt:
         usage_complete=attempt.usage_complete,
         client_consumed=attempt.client_consumed,
         usage=None if attempt.usage is None else usage_parts(attempt.usage),
+        possible_duplicate_charge=attempt.possible_duplicate_charge,
+        is_hedge=attempt.is_hedge,
         **_texts(
             Attempt,
             channel_name=attempt.channel_name,
@@ -97,16 +99,8 @@ def usage_row(request_id: UUID, usage: TokenUsage | None) -> UsageRecord:
 
 
 def usage_parts(usage: TokenUsage | UsageRecord) -> dict[str, int | None]:
-    """Part → tokens; the columns of UsageRecord have the names of the parts."""
-    return {
-        "input": usage.input,
-        "cached_input": usage.cached_input,
-        "cache_write": usage.cache_write,
-        "output": usage.output,
-        "reasoning": usage.reasoning,
-        "audio_input": usage.audio_input,
-        "audio_output": usage.audio_output,
-    }
+    """Part → count; the columns of UsageRecord have the names of the parts."""
+    return {name: getattr(usage, name) for name in TokenUsage.__struct_fields__}
 
 
 def _moment(seconds: float) -> datetime.datetime:

@@ -17,7 +17,7 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from channels_admin.admin.base import ACCESS_STATUS_LABELS, ConfiguredAdmin
+from channels_admin.admin.base import ACCESS_STATUS_LABELS, LIMIT_FIELDS, ConfiguredAdmin
 from channels_admin.models import ApiKey
 from channels_admin.services import api_key_close, api_key_issue, api_key_update
 
@@ -33,6 +33,7 @@ class ApiKeyAdmin(ConfiguredAdmin):
     fieldsets = [
         (None, {"fields": ["tenant", "name", "expires_at"]}),
         (_("Restrictions"), {"fields": ["allowed_models", "allowed_networks"]}),
+        (_("Limits"), {"fields": LIMIT_FIELDS}),
     ]
     lines_fields = ("allowed_models", "allowed_networks")
     actions = ["close_api_keys"]

@@ -27,6 +27,8 @@ ROUTE_STATUS_LABELS = {
     RouteStatus.CLOSED.value: "info",
 }
 ACCESS_STATUS_LABELS = {AccessStatus.ACTIVE.value: "success", AccessStatus.CLOSED.value: "info"}
+CONCURRENCY_FIELDS = ("max_concurrent_requests", "max_concurrent_streams")
+LIMIT_FIELDS = (*CONCURRENCY_FIELDS, "requests_per_minute", "tokens_per_minute")
 
 
 class ConfiguredAdmin(ModelAdmin):

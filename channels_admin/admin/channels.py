@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.admin import TabularInline
 from unfold.decorators import display
 
-from channels_admin.admin.base import ROUTE_STATUS_LABELS, ConfiguredAdmin
+from channels_admin.admin.base import CONCURRENCY_FIELDS, ROUTE_STATUS_LABELS, ConfiguredAdmin
 from channels_admin.admin.filters import GroupFilter, ModelFilter, TagFilter
 from channels_admin.admin.upstream_keys import PASTED, pasted_keys_check, pasted_keys_field, tell_added
 from channels_admin.models import Channel, UpstreamKey
@@ -100,9 +100,11 @@ class ChannelAdmin(ConfiguredAdmin):
                     "connect_timeout_seconds",
                     "non_stream_timeout_seconds",
                     "request_stream_usage",
+                    "charge_input_on_leave",
                 ]
             },
         ),
+        (_("Limits"), {"fields": CONCURRENCY_FIELDS}),
         (_("Overrides"), {"fields": ["header_overrides", "parameter_overrides"]}),
     ]
     status_section = (

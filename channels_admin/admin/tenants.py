@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from channels_admin.admin.base import ACCESS_STATUS_LABELS, ConfiguredAdmin
+from channels_admin.admin.base import ACCESS_STATUS_LABELS, LIMIT_FIELDS, ConfiguredAdmin
 from channels_admin.models import ApiKey, Tenant
 from channels_admin.services import tenant_create, tenant_set_status, tenant_update
 from channels_admin.statuses import AccessStatus
@@ -25,7 +25,7 @@ class TenantAdmin(ConfiguredAdmin):
     list_display = ["name", "group", "shown_status", "active_api_keys", "created_at"]
     list_filter = ["status", "group"]
     search_fields = ["name"]
-    fields = ["name", "group", "status", "created_at"]
+    fields = ["name", "group", *LIMIT_FIELDS, "status", "created_at"]
     readonly_fields = ["status", "created_at"]
     actions = ["close_tenants", "reopen_tenants"]
 

@@ -3,13 +3,13 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from channels_admin.models.base import VersionedModel, choice_check, choices, filled_check
+from channels_admin.models.base import RateLimitedModel, VersionedModel, choice_check, choices, filled_check
 from channels_admin.models.tenants import Tenant
 from channels_admin.statuses import AccessStatus
 from channels_admin.validators import validate_model_patterns, validate_networks, validate_visible_name
 
 
-class ApiKey(VersionedModel):
+class ApiKey(RateLimitedModel, VersionedModel):
     """When it was last used is state, not configuration, and lives elsewhere."""
 
     tenant = models.ForeignKey(

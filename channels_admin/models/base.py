@@ -33,6 +33,32 @@ class VersionedModel(models.Model):
                     )
 
 
+class LimitedModel(models.Model):
+    """Ceilings over all processes that share a store; 0 = none."""
+
+    max_concurrent_requests = models.PositiveIntegerField(
+        _("concurrent requests"), default=0, help_text=_("0: no limit.")
+    )
+    max_concurrent_streams = models.PositiveIntegerField(
+        _("concurrent streams"), default=0, help_text=_("0: no limit.")
+    )
+
+    class Meta:
+        abstract = True
+
+
+class RateLimitedModel(LimitedModel):
+    requests_per_minute = models.PositiveIntegerField(
+        _("requests per minute"), default=0, help_text=_("0: no limit.")
+    )
+    tokens_per_minute = models.PositiveIntegerField(
+        _("tokens per minute"), default=0, help_text=_("0: no limit.")
+    )
+
+    class Meta:
+        abstract = True
+
+
 def seconds(lowest: float = 0, highest: float = DAY_SECONDS) -> list[Callable[[float], None]]:
     """Validators of a duration, told at the field; `range_check` says the same to the database."""
     return [validate_finite, MinValueValidator(lowest), MaxValueValidator(highest)]

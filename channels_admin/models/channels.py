@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from channels_admin.models.base import (
     DAY_SECONDS,
+    LimitedModel,
     VersionedModel,
     choice_check,
     choices,
@@ -56,7 +57,7 @@ def default_groups() -> list[str]:
     return ["default"]
 
 
-class Channel(VersionedModel):
+class Channel(LimitedModel, VersionedModel):
     name = CharField(_("name"), max_length=100, unique=True, validators=[validate_visible_name])
     kind = CharField(_("type"), max_length=32, choices=kind_choices, default="openai", db_index=True)
     base_url = CharField(
@@ -142,6 +143,11 @@ class Channel(VersionedModel):
         _("ask for usage in streams"),
         default=True,
         help_text=_("Off for upstreams that refuse stream_options."),
+    )
+    charge_input_on_leave = BooleanField(
+        _("charge input when the client leaves early"),
+        default=False,
+        help_text=_("For upstreams that bill the prompt even if nothing was answered yet."),
     )
     header_overrides = JSONField(
         _("header overrides"), default=dict, blank=True, validators=[validate_header_overrides]

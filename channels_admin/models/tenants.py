@@ -3,12 +3,12 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from channels_admin.models.base import VersionedModel, choice_check, choices, filled_check
+from channels_admin.models.base import RateLimitedModel, VersionedModel, choice_check, choices, filled_check
 from channels_admin.statuses import AccessStatus
 from channels_admin.validators import validate_visible_name
 
 
-class Tenant(VersionedModel):
+class Tenant(RateLimitedModel, VersionedModel):
     name = models.CharField(_("name"), max_length=100, unique=True, validators=[validate_visible_name])
     group = models.SlugField(
         _("group"),

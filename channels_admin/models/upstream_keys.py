@@ -4,12 +4,12 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from channels_admin.models.base import VersionedModel, choice_check, choices, filled_check
+from channels_admin.models.base import LimitedModel, VersionedModel, choice_check, choices, filled_check
 from channels_admin.models.channels import Channel
 from channels_admin.statuses import RouteStatus
 
 
-class UpstreamKey(VersionedModel):
+class UpstreamKey(LimitedModel, VersionedModel):
     """`sealed` is `key id:token`; `fingerprint` a keyed hash that finds the same credential again."""
 
     channel = models.ForeignKey(

@@ -7,6 +7,7 @@ from enum import StrEnum
 from django.utils import timezone
 
 from channels_admin.models import ApiKey, Tenant
+from channels_admin.selectors.ceilings import ceilings_of
 from channels_admin.statuses import AccessStatus
 from relay.core.types import Caller
 
@@ -77,4 +78,6 @@ def _caller(api_key: ApiKey) -> Caller:
         allowed_models=tuple(api_key.allowed_models),
         allowed_networks=tuple(ipaddress.ip_network(text) for text in api_key.allowed_networks),
         expires_at=api_key.expires_at,
+        ceilings=ceilings_of(api_key),
+        tenant_ceilings=ceilings_of(api_key.tenant),
     )

@@ -1,7 +1,7 @@
 """API keys of tenants: issue, change, close. A closed key never comes back."""
 
 import datetime
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
@@ -9,13 +9,14 @@ from django.utils.translation import gettext as _
 from channels_admin.crypto import api_key_digest, api_key_prefix, generate_api_key
 from channels_admin.models import ApiKey
 from channels_admin.services.config_version import configuration_change, row_save, row_switch
+from channels_admin.services.limit_fields import LimitFields
 from channels_admin.statuses import AccessStatus
 
 KEY_MIN_LETTERS = 24
 KEY_MAX_LETTERS = 256
 
 
-class ApiKeyFields(TypedDict, total=False):
+class ApiKeyFields(LimitFields, total=False):
     """allowed_models: names or patterns; allowed_networks: CIDR texts. Empty = all."""
 
     name: str

@@ -1,17 +1,18 @@
 """Channels: create, change, switch on and off."""
 
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from django.conf import settings
 from django.utils import timezone
 
 from channels_admin.models import Channel, StreamPolicy
 from channels_admin.services.config_version import configuration_change, row_save, row_switch
+from channels_admin.services.limit_fields import ConcurrencyFields
 from channels_admin.statuses import RouteStatus
 from relay.core.url_guard import UnsafeUrl, check_base_url
 
 
-class ChannelFields(TypedDict, total=False):
+class ChannelFields(ConcurrencyFields, total=False):
     """As the model's fields of the same names."""
 
     name: str
@@ -29,6 +30,7 @@ class ChannelFields(TypedDict, total=False):
     connect_timeout_seconds: float
     non_stream_timeout_seconds: float
     request_stream_usage: bool
+    charge_input_on_leave: bool
     header_overrides: dict[str, str]
     parameter_overrides: dict[str, object]
 

@@ -1,13 +1,14 @@
 """Tenants: create, change, close."""
 
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from channels_admin.models import Tenant
 from channels_admin.services.config_version import configuration_change, row_save, row_switch
+from channels_admin.services.limit_fields import LimitFields
 from channels_admin.statuses import AccessStatus
 
 
-class TenantFields(TypedDict, total=False):
+class TenantFields(LimitFields, total=False):
     name: str
     group: str
 

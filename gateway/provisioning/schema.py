@@ -97,6 +97,9 @@ class ChannelEntry(Entry):
     connect_timeout_seconds: Seconds = 0
     non_stream_timeout_seconds: Seconds = 0
     request_stream_usage: bool = True
+    charge_input_on_leave: bool = False
+    max_concurrent_requests: Whole = 0
+    max_concurrent_streams: Whole = 0
     header_overrides: dict[str, str] = {}
     parameter_overrides: dict[str, object] = {}
     status: Literal["enabled", "disabled", "closed"] = "enabled"
@@ -129,6 +132,10 @@ class ApiKeyEntry(Entry):
     expires_at: Moment | None = None
     allowed_models: list[str] = []
     allowed_networks: list[str] = []
+    max_concurrent_requests: Whole = 0
+    max_concurrent_streams: Whole = 0
+    requests_per_minute: Whole = 0
+    tokens_per_minute: Whole = 0
 
 
 class TenantEntry(Entry):
@@ -136,6 +143,10 @@ class TenantEntry(Entry):
 
     name: str
     group: str = ""
+    max_concurrent_requests: Whole = 0
+    max_concurrent_streams: Whole = 0
+    requests_per_minute: Whole = 0
+    tokens_per_minute: Whole = 0
     status: AccessStatus = AccessStatus.ACTIVE
     balance_usd: Balance = Decimal(0)
     api_keys: list[ApiKeyEntry] = []

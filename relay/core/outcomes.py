@@ -62,6 +62,10 @@ class AttemptOutcome(msgspec.Struct, frozen=True, kw_only=True):
     usage_complete: bool = False
     client_consumed: bool = False
     usage: TokenUsage | None = None
+    possible_duplicate_charge: bool = False
+    """This attempt repeated a request that its upstream may have carried out and billed already."""
+    is_hedge: bool = False
+    """A backup that ran beside the first attempt."""
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,12 +75,26 @@ class StreamPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What may run at once, and start within a minute, over all processes of a store; 0 = no limit."""
+
+    requests: int = 0
+    streams: int = 0
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+
+
+NO_CEILINGS = Ceilings()
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamKey:
     """A channel's credential. `label` is prefix…suffix, safe to show."""
 
     id: int
     label: str
     secret: Secret
+    ceilings: Ceilings = NO_CEILINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +125,30 @@ class Channel:
     parameter_overrides: Mapping[str, object] = field(default_factory=dict)
     """Top-level JSON fields set on every request, after model mapping."""
     proxy_url: str = ""
+    charge_input_on_leave: bool = False
+    """The prompt is charged when the client leaves before anything arrived."""
+    ceilings: Ceilings = NO_CEILINGS
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRoute:
+    """What belongs to a model rather than to a channel. model: a name or a pattern with `*`.
+
+    group: a tenant group, empty for all. policy: instead of the channel's. fallback_models: tried in
+    order after every candidate of the asked model failed.
+    """
+
+    id: int
+    model: str
+    group: str = ""
+    is_artefact: bool = False
+    hedge_after_s: float = 0.0
+    """0 = never."""
+    degrade_to_non_stream: bool = False
+    fallback_models: tuple[str, ...] = ()
+    affinity_s: float = 0.0
+    """0 = none."""
+    policy: StreamPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +164,9 @@ class Caller:
     allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """Empty = all."""
     expires_at: datetime.datetime | None = None
+    ceilings: Ceilings = NO_CEILINGS
+    """Of the API key."""
+    tenant_ceilings: Ceilings = NO_CEILINGS
 
 
 @dataclass(frozen=True, slots=True)

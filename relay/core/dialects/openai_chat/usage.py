@@ -90,7 +90,7 @@ def normalised(usage: Usage | None) -> TokenUsage | None:
     total = TokenUsage(
         input=_first(usage.prompt_tokens, usage.input_tokens),
         cached_input=_first(prompt.cached_tokens, usage.prompt_cache_hit_tokens),
-        cache_write=prompt.cache_write_tokens,
+        cache_write_5m=prompt.cache_write_tokens,
         output=_output(usage, completion.reasoning_tokens),
         reasoning=completion.reasoning_tokens,
         audio_input=prompt.audio_tokens,
@@ -106,7 +106,7 @@ def merged(old: TokenUsage | None, new: TokenUsage) -> TokenUsage:
     return TokenUsage(
         input=_first(new.input, old.input),
         cached_input=_first(new.cached_input, old.cached_input),
-        cache_write=_first(new.cache_write, old.cache_write),
+        cache_write_5m=_first(new.cache_write_5m, old.cache_write_5m),
         output=_first(new.output, old.output),
         reasoning=_first(new.reasoning, old.reasoning),
         audio_input=_first(new.audio_input, old.audio_input),

@@ -38,7 +38,7 @@ PLACES = [
     ('{"completion_tokens":3,"prompt_tokens":%s}', "input"),
     ('{"completion_tokens":3,"input_tokens":%s}', "input"),
     ('{"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":%s}}', "cached_input"),
-    ('{"completion_tokens":3,"input_tokens_details":{"cache_write_tokens":%s}}', "cache_write"),
+    ('{"completion_tokens":3,"input_tokens_details":{"cache_write_tokens":%s}}', "cache_write_5m"),
     ('{"completion_tokens":3,"completion_tokens_details":{"reasoning_tokens":%s}}', "reasoning"),
     ('{"completion_tokens":3,"output_tokens_details":{"audio_tokens":%s}}', "audio_output"),
 ]
