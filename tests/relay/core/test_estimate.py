@@ -1,0 +1,91 @@
+"""Estimates: what of a prompt counts, and what stands in for missing usage."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.core.estimate import MEDIA_TOKENS, RECEIVED_TEXT_MAX, Evidence, filled, prompt_text
+from relay.core.usage import TokenUsage
+
+BASE64 = "iVBORw0KGgoAAAANSUhEUg" * 2000
+
+
+def words(text: str) -> int:
+    """A counter as good as any: the engine of the estimate does not know tokens."""
+    return len(text.split())
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "media"),
+    [
+        ({"model": "m", "messages": [{"role": "user", "content": "one two"}]}, "one two", 0),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "one"}]}]}, "one", 0),
+        ({"system": "be kind", "messages": [{"role": "user", "content": "hi"}]}, "hi\nbe kind", 0),
+        ({"input": "say", "instructions": "loud"}, "say\nloud", 0),
+        (
+            {"contents": [{"parts": [{"text": "g"}]}], "systemInstruction": {"parts": [{"text": "s"}]}},
+            "g\ns",
+            0,
+        ),
+        ({"temperature": "not prompt", "messages": []}, "", 0),
+    ],
+)
+def test_every_dialect_s_prompt_is_found(body: dict[str, object], text: str, media: int) -> None:
+    found = prompt_text(orjson.dumps(body))
+    assert (found.text, found.media) == (text, media)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{BASE64}"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{BASE64}"},
+        {"type": "input_file", "file_data": BASE64},
+        {"inlineData": {"mimeType": "image/png", "data": BASE64}},
+    ],
+)
+def test_media_counts_flat_not_by_its_bytes(part: dict[str, object]) -> None:
+    body = orjson.dumps(
+        {"messages": [{"role": "user", "content": [part, {"type": "text", "text": "what is it"}]}]}
+    )
+    found = prompt_text(body)
+    assert found.media == 1
+    assert len(found.text) < 100
+    assert filled(None, Evidence(prompt=body), words).input in range(MEDIA_TOKENS, MEDIA_TOKENS + 20)
+
+
+def test_only_what_is_missing_is_estimated() -> None:
+    """Anthropic's `message_start` gives the input; the stream then broke off."""
+    evidence = Evidence(prompt=b'{"messages":[{"content":"a b c"}]}', received="d e", received_size=3)
+    assert filled(TokenUsage(input=40, cached_input=10), evidence, words) == TokenUsage(
+        input=40, cached_input=10, output=2
+    )
+    assert filled(None, evidence, words) == TokenUsage(input=3, output=2)
+
+
+def test_text_beyond_what_was_kept_is_carried_on_in_proportion() -> None:
+    kept = "word " * (RECEIVED_TEXT_MAX // 5)
+    evidence = Evidence(received=kept, received_size=2 * len(kept))
+    assert filled(TokenUsage(input=0), evidence, words).output == 2 * words(kept)
+
+
+@given(
+    st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
+)
+def test_any_json_has_a_size(value: object) -> None:
+    body = orjson.dumps({"messages": value}, option=orjson.OPT_NON_STR_KEYS) if _encodes(value) else b"{"
+    prompt_text(body)
+
+
+def test_absurd_depth_is_no_prompt() -> None:
+    assert prompt_text(b'{"messages":' + b"[" * 100_000) == prompt_text(b"")
+
+
+def _encodes(value: object) -> bool:
+    try:
+        orjson.dumps(value)
+    except (orjson.JSONEncodeError, TypeError):
+        return False
+    return True
