@@ -19,7 +19,7 @@ from gateway import wiring
 from gateway.api import errors
 from gateway.front.request import ClientRequest, client_request
 from gateway.responses import RelayAnswer
-from relay.core.dialects.base import Ask, Dialect
+from relay.core.dialects.base import Dialect
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
 from relay.core.headers import strip_credentials
@@ -34,6 +34,7 @@ from relay.core.path_families import (
 from relay.core.request import RelayRequest
 from relay.core.selection import close_names, is_model_allowed, listed_models, order
 from relay.core.types import Caller, Channel
+from relay.core.upstream_kinds import speaks
 
 
 async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
@@ -44,7 +45,7 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
     if parts.courier.is_full:
         raise _overloaded()
     asked = await _asked(http, caller, dialect)
-    candidates = _candidates(parts, caller, asked.ask)
+    candidates = _candidates(parts, caller, asked)
     running = parts.engine.start(asked, candidates)
     try:
         head = await running.head()
@@ -112,23 +113,26 @@ def _path(method: str, raw_path: bytes) -> str:
     return path
 
 
-def _candidates(parts: "wiring.Wiring", caller: Caller, ask: Ask) -> list[Channel]:
+def _candidates(parts: "wiring.Wiring", caller: Caller, asked: RelayRequest) -> list[Channel]:
     """Channels that may serve the request, in the order they will be tried. Raises Refusal 404, 403, 503."""
     config = parts.configuration.current
+    index, ask, dialect = config.channels.index, asked.ask, asked.dialect.name
     is_allowed = is_model_allowed(caller.allowed_models, ask.model)
     if not is_allowed and not ask.model:  # it may stand in a form, a query or a path: nobody has checked it
         message = "This API key is limited to certain models, and this request names none that can be read."
         raise Refusal(403, message, kind="permission_error", code="model_required", param="model")
-    tiers = config.channels.index.tiers(caller.group, ask.model)
+    tiers = index.tiers(caller.group, ask.model, dialect)
     if tiers and is_allowed:
         return order(tiers, parts.chance)
-    if is_allowed and config.channels.index.is_listed(caller.group, ask.model):
+    if is_allowed and index.is_listed(caller.group, ask.model, dialect):
         message = "No channel that serves this model is available right now."
         raise Refusal(503, message, kind="api_error", code="no_channel_available", retry_after_s=30)
     if not ask.model:
         message = "No channel serves requests without a model."
         raise Refusal(404, message, code="unknown_url")
-    channels = config.channels.channels.values()
+    if is_allowed and index.is_listed(caller.group, ask.model):
+        raise _other_dialect(ask.model)
+    channels = [c for c in config.channels.channels.values() if speaks(c.kind, dialect)]
     models = listed_models(channels, caller.group, caller.allowed_models, config.priced_models)
     raise unknown_model(ask.model, models)
 
@@ -138,6 +142,12 @@ def unknown_model(model: str, models: list[str]) -> Refusal:
     close = close_names(model, models)
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     message = f"The model `{model[:200]}` does not exist or you do not have access to it.{hint}"
+    return Refusal(404, message, code="model_not_found", param="model")
+
+
+def _other_dialect(model: str) -> Refusal:
+    """404 for a model whose channels are all asked in another API's format."""
+    message = f"The model `{model[:200]}` is not available on this endpoint, only in another API's format."
     return Refusal(404, message, code="model_not_found", param="model")
 
 

@@ -13,6 +13,7 @@ from itertools import groupby, islice
 from typing import Protocol
 
 from relay.core.types import Channel, KeyMode, UpstreamKey
+from relay.core.upstream_kinds import speaks
 
 Tiers = tuple[tuple[Channel, ...], ...]
 """Channels by priority, highest first."""
@@ -76,35 +77,49 @@ class ChannelIndex:
     def __init__(self, channels: Iterable[Channel]) -> None:
         self._channels = tuple(sorted(channels, key=lambda channel: (-channel.priority, channel.id)))
         self._known = frozenset(name for channel in self._channels for name in _names(channel))
-        self._named: dict[tuple[str, str], Tiers] = {}
-        self._others: dict[tuple[str, str], Tiers] = {}
+        self._named: dict[tuple[str, str, str], Tiers] = {}
+        self._others: dict[tuple[str, str, str], Tiers] = {}
 
     def __iter__(self) -> Iterator[Channel]:
         return iter(self._channels)
 
-    def tiers(self, group: str, model: str) -> Tiers:
-        """The channels of a group that serve a model and have a key; model "" = none was named."""
+    def tiers(self, group: str, model: str, dialect: str) -> Tiers:
+        """The channels of a group that serve a model, have a key and are asked in this dialect.
+
+        model: "" = none was named. dialect: its name.
+        """
         named = model in self._known
         cache = self._named if named else self._others
-        found = cache.get((group, model))
+        found = cache.get((group, model, dialect))
         if found is None:
-            found = self._find(group, model)
+            found = self._find(group, model, dialect)
             if not named and len(cache) >= _OTHER_NAMES_KEPT:
                 cache.clear()
             # A group comes from configuration, but one that no channel has need not be kept.
             if found:
-                cache[group, model] = found
+                cache[group, model, dialect] = found
         return found
 
-    def is_listed(self, group: str, model: str) -> bool:
-        """Whether any channel of the group serves the model, with or without a key that is in use."""
-        return any(group in channel.groups and _serves(channel, model) for channel in self._channels)
+    def is_listed(self, group: str, model: str, dialect: str | None = None) -> bool:
+        """Whether any channel of the group serves the model, with or without a key that is in use.
 
-    def _find(self, group: str, model: str) -> Tiers:
+        dialect: only channels that are asked in this one.
+        """
+        return any(
+            group in channel.groups
+            and _serves(channel, model)
+            and (dialect is None or speaks(channel.kind, dialect))
+            for channel in self._channels
+        )
+
+    def _find(self, group: str, model: str, dialect: str) -> Tiers:
         serving = (
             channel
             for channel in self._channels
-            if channel.keys and group in channel.groups and _serves(channel, model)
+            if channel.keys
+            and group in channel.groups
+            and speaks(channel.kind, dialect)
+            and _serves(channel, model)
         )
         return tuple(tuple(tier) for _, tier in groupby(serving, key=lambda channel: channel.priority))
 

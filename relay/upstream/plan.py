@@ -59,6 +59,8 @@ class AttemptPlan(msgspec.Struct, frozen=True):
 def mode_of(request: RelayRequest, channel: Channel) -> Mode:
     if request.dialect is OPAQUE:
         return Mode.RAW
+    if not request.ask.has_streamed_form:
+        return Mode.WHOLE
     match channel.policy.stream_policy, request.ask.stream:
         case StreamMode.FORCE_STREAM, False:
             return Mode.AGGREGATE
@@ -151,7 +153,11 @@ def _headers(request: RelayRequest, plan: AttemptPlan, secret: str) -> list[tupl
     if channel.header_overrides:
         overrides = {n.lower().encode(): value.encode() for n, value in channel.header_overrides.items()}
         headers = [*(pair for pair in headers if pair[0] not in overrides), *overrides.items()]
-    headers.extend(UPSTREAM_KINDS[channel.kind].credentials(secret))
+    kind = UPSTREAM_KINDS[channel.kind]
+    if kind.default_headers:
+        given = {name for name, _ in headers}
+        headers.extend(pair for pair in kind.default_headers if pair[0] not in given)
+    headers.extend(kind.credentials(secret))
     if request.upstream_idempotency_key is not None:
         headers.append((b"idempotency-key", request.upstream_idempotency_key.encode()))
     return headers

@@ -110,7 +110,8 @@ def test_only_enabled_channels_with_enabled_keys_are_in(status):
     section = load_section(None)
     assert set(section.channels) == {serving.pk}
     assert [
-        [channel.id for channel in tier] for tier in section.index.tiers("default", serving.models[0])
+        [channel.id for channel in tier]
+        for tier in section.index.tiers("default", serving.models[0], "openai_chat")
     ] == [[serving.pk]]
     assert {off.pk, keyless.pk, empty.pk}.isdisjoint(section.channels)
     assert (off.pk in section.listed) is (status != RouteStatus.CLOSED)

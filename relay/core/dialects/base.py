@@ -141,6 +141,8 @@ class Ask(msgspec.Struct, frozen=True):
 
     model: str
     stream: bool = False
+    has_streamed_form: bool = True
+    """False where the protocol answers whole only (token counts, embeddings): `force_stream` leaves it be."""
     include_usage: bool = False
     """The client itself asked for a usage chunk in its stream."""
     fields: Mapping[str, msgspec.Raw] = msgspec.field(default_factory=dict)

@@ -10,3 +10,9 @@ from relay.core.upstream_kinds.base import UpstreamKind
 from relay.core.upstream_kinds.openai import OPENAI
 
 UPSTREAM_KINDS: Mapping[str, UpstreamKind] = {kind.name: kind for kind in (OPENAI,)}
+
+
+def speaks(kind: str, dialect: str) -> bool:
+    """Whether upstreams of a kind are asked in a dialect. An unknown kind speaks none."""
+    known = UPSTREAM_KINDS.get(kind)
+    return known is not None and dialect in known.dialects

@@ -1,4 +1,4 @@
-"""What an upstream kind decides: where a request goes and how the channel's credential is shown."""
+"""What an upstream kind decides: where a request goes, how the credential is shown, what it speaks."""
 
 from typing import Protocol
 
@@ -7,8 +7,18 @@ class UpstreamKind(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def dialects(self) -> frozenset[str]:
+        """Names of the dialects it is asked in; a request in any other never reaches such a channel."""
+        ...
+
     def url(self, base_url: str, path: str, query: str) -> str:
         """The upstream URL for a client's path, e.g. `/v1/chat/completions`."""
+        ...
+
+    @property
+    def default_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Fields that the upstream demands, for requests that came without; names in lower case."""
         ...
 
     def credentials(self, secret: str) -> tuple[tuple[bytes, bytes], ...]:

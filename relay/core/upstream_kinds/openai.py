@@ -5,6 +5,8 @@ from relay.core.url_guard import join_url
 
 class OpenAIKind:
     name = "openai"
+    default_headers: tuple[tuple[bytes, bytes], ...] = ()
+    dialects = frozenset({"openai_chat", "opaque"})
 
     def url(self, base_url: str, path: str, query: str) -> str:
         return join_url(base_url, path, query)

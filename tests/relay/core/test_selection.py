@@ -24,10 +24,8 @@ KEYS = tuple(UpstreamKey(id=number, label=f"k{number}", secret=PlainSecret("s"))
 
 
 def channel(number: int, *models: str, **fields: Any) -> Channel:
-    values: dict[str, Any] = {"keys": KEYS[:1], **fields}
-    return Channel(
-        id=number, name=f"c{number}", kind="openai", base_url="https://x.org", models=models, **values
-    )
+    values: dict[str, Any] = {"keys": KEYS[:1], "kind": "openai", **fields}
+    return Channel(id=number, name=f"c{number}", base_url="https://x.org", models=models, **values)
 
 
 def ids(tiers: tuple[tuple[Channel, ...], ...]) -> list[list[int]]:
@@ -92,41 +90,54 @@ def test_tiers_by_priority_group_and_model() -> None:
             channel(8, "a", keys=()),
         ]
     )
-    assert ids(index.tiers("default", "a")) == [[2, 5], [1, 3]]
-    assert ids(index.tiers("vip", "a")) == [[4]]
-    assert ids(index.tiers("default", "bb")) == [[3], [6]]
-    assert ids(index.tiers("default", "alias")) == [[3], [7]]
-    assert ids(index.tiers("default", "")) == [[3]], "a request without a model goes to channels that serve *"
-    assert index.tiers("nobody", "a") == ()
-    assert index.tiers("default", "a") is index.tiers("default", "a")
+    assert ids(index.tiers("default", "a", "openai_chat")) == [[2, 5], [1, 3]]
+    assert ids(index.tiers("vip", "a", "openai_chat")) == [[4]]
+    assert ids(index.tiers("default", "bb", "openai_chat")) == [[3], [6]]
+    assert ids(index.tiers("default", "alias", "openai_chat")) == [[3], [7]]
+    without_model = ids(index.tiers("default", "", "openai_chat"))
+    assert without_model == [[3]], "a request without a model goes to channels that serve *"
+    assert index.tiers("nobody", "a", "openai_chat") == ()
+    assert index.tiers("default", "a", "openai_chat") is index.tiers("default", "a", "openai_chat")
 
 
 def test_unknown_model_and_model_whose_channels_are_out_differ() -> None:
     index = ChannelIndex([channel(1, "a", keys=()), channel(2, "b")])
-    assert index.tiers("default", "a") == ()
+    assert index.tiers("default", "a", "openai_chat") == ()
     assert index.is_listed("default", "a")
     assert not index.is_listed("default", "c")
     assert not index.is_listed("vip", "a")
 
 
+def test_a_channel_gets_requests_in_the_dialects_of_its_kind_only() -> None:
+    index = ChannelIndex([channel(1, "a"), channel(2, "a", kind="nobody knows it")])
+    assert ids(index.tiers("default", "a", "openai_chat")) == [[1]]
+    assert ids(index.tiers("default", "a", "opaque")) == [[1]]
+    assert index.tiers("default", "a", "a dialect that nobody speaks") == ()
+    assert index.is_listed("default", "a", "openai_chat")
+    assert index.is_listed("default", "a")
+    assert not index.is_listed("default", "a", "a dialect that nobody speaks")
+
+
 def test_names_from_clients_cannot_fill_the_memory() -> None:
     index = ChannelIndex([channel(1, "*", "known")])
-    known = index.tiers("default", "known")
+    known = index.tiers("default", "known", "openai_chat")
     for number in range(10_000):
-        assert ids(index.tiers("default", f"made-up-{number}")) == [[1]]
+        assert ids(index.tiers("default", f"made-up-{number}", "openai_chat")) == [[1]]
     assert len(index._others) <= 1024
-    assert index.tiers("default", "known") is known
+    assert index.tiers("default", "known", "openai_chat") is known
 
 
 def test_order_keeps_tiers_apart_and_tries_each_channel_once() -> None:
     index = ChannelIndex([channel(number, "a", priority=number % 3) for number in range(1, 10)])
-    ordered = order(index.tiers("default", "a"), random.Random(1))
+    ordered = order(index.tiers("default", "a", "openai_chat"), random.Random(1))
     assert sorted(item.id for item in ordered) == list(range(1, 10))
     assert [item.priority for item in ordered] == [2, 2, 2, 1, 1, 1, 0, 0, 0]
 
 
 def test_weights_are_shares_of_first_places() -> None:
-    tiers = ChannelIndex([channel(1, "a", weight=3), channel(2, "a", weight=1)]).tiers("default", "a")
+    tiers = ChannelIndex([channel(1, "a", weight=3), channel(2, "a", weight=1)]).tiers(
+        "default", "a", "openai_chat"
+    )
     chance = random.Random(7)
     first = Counter(order(tiers, chance)[0].id for _ in range(4000))
     assert 0.72 < first[1] / 4000 < 0.78
@@ -135,7 +146,7 @@ def test_weights_are_shares_of_first_places() -> None:
 def test_second_places_are_weighted_too() -> None:
     tiers = ChannelIndex(
         [channel(1, "a", weight=1), channel(2, "a", weight=2), channel(3, "a", weight=1)]
-    ).tiers("default", "a")
+    ).tiers("default", "a", "openai_chat")
     chance = random.Random(7)
     second = Counter(items[1].id for items in (order(tiers, chance) for _ in range(9000)) if items[0].id == 1)
     assert 0.61 < second[2] / second.total() < 0.72
@@ -149,7 +160,7 @@ def test_weight_zero_comes_last_in_its_tier_only() -> None:
             channel(3, "a", weight=0, priority=5),
             channel(4, "a", weight=100),
         ]
-    ).tiers("default", "a")
+    ).tiers("default", "a", "openai_chat")
     chance = random.Random(3)
     orders = [[item.id for item in order(tiers, chance)] for _ in range(100)]
     assert {items[0] for items in orders} == {2}
@@ -159,7 +170,7 @@ def test_weight_zero_comes_last_in_its_tier_only() -> None:
 
 @pytest.mark.parametrize("number", [0.0, 1.0 - 2**-53])
 def test_the_extremes_of_chance_are_harmless(number: float) -> None:
-    tiers = ChannelIndex([channel(1, "a"), channel(2, "a")]).tiers("default", "a")
+    tiers = ChannelIndex([channel(1, "a"), channel(2, "a")]).tiers("default", "a", "openai_chat")
     assert len(order(tiers, Scripted(number, number))) == 2
 
 
