@@ -21,6 +21,7 @@ from billing.metrics import REPORTS_LATE, SETTLE_FAILURES, UNDELIVERED
 from billing.nudger import Nudger
 from billing.outcome_codec import outcome_encode
 from billing.spool import spool_write
+from relay.core.estimate import NO_EVIDENCE, Evidence
 from relay.core.outcomes import RequestOutcome
 
 BATCH_MAX = 500
@@ -72,7 +73,7 @@ class Courier:
                 return RecordState(OpenState.SETTLED, outcome_encode(outcome))
         return None
 
-    def report(self, outcome: RequestOutcome) -> None:
+    def report(self, outcome: RequestOutcome, evidence: Evidence = NO_EVIDENCE) -> None:
         """Queue one final outcome. Some microseconds, never raises, never drops."""
         self._queue.append(outcome)
         self._wake.set()

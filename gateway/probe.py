@@ -18,6 +18,7 @@ import orjson
 from relay.core.dialects.openai_chat import OPENAI_CHAT
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
+from relay.core.estimate import Evidence
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.path_families import classify
 from relay.core.request import RelayRequest
@@ -104,7 +105,7 @@ class _Recorder:
     def __init__(self) -> None:
         self.outcome: asyncio.Future[RequestOutcome] = asyncio.get_running_loop().create_future()
 
-    def report(self, outcome: RequestOutcome) -> None:
+    def report(self, outcome: RequestOutcome, evidence: Evidence) -> None:  # noqa: ARG002  a probe pays nobody
         self.outcome.set_result(outcome)
 
 

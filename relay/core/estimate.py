@@ -45,15 +45,42 @@ class Evidence:
     """What an estimate can rest on. Kept in memory until the request was settled, never recorded.
 
     prompt: the request's body. received: text, reasoning and tool arguments of the attempt that answered
-    or was running last, at most `RECEIVED_TEXT_MAX` characters of `received_size`.
+    or was running last, at most `RECEIVED_TEXT_MAX` characters of `received_size`. output_limit: tokens
+    the client allowed in all (n × max_tokens); 0 = not said.
     """
 
     prompt: bytes = b""
     received: str = ""
     received_size: int = 0
+    output_limit: int = 0
 
 
 NO_EVIDENCE = Evidence()
+_PARTS_JOINED = 1_024
+
+
+class ReceivedText:
+    """The text of an answer as it arrives, for counting; `size` is all of it, in characters."""
+
+    __slots__ = ("_kept", "_parts", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._kept = 0
+        self._parts: list[str] = []
+
+    def add(self, text: str) -> None:
+        self.size += len(text)
+        if self._kept < RECEIVED_TEXT_MAX:
+            self._kept += len(text)
+            self._parts.append(text)
+            if len(self._parts) > _PARTS_JOINED:
+                self._parts = ["".join(self._parts)]
+
+    @property
+    def text(self) -> str:
+        """What was kept, at most `RECEIVED_TEXT_MAX` characters."""
+        return "".join(self._parts)[:RECEIVED_TEXT_MAX]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,5 +169,5 @@ def _is_binary(member: object) -> bool:
 
 __all__ = [
     "BYTES_PER_TOKEN", "MEDIA_TOKENS", "METHOD", "NO_EVIDENCE", "RECEIVED_TEXT_MAX", "Count", "Evidence",
-    "PromptText", "filled", "input_bound", "prompt_text",
+    "PromptText", "ReceivedText", "filled", "input_bound", "prompt_text",
 ]  # fmt: skip

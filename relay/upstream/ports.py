@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from relay.core.estimate import Evidence
 from relay.core.outcomes import RequestOutcome
 from relay.core.types import Channel, RelayFlags, UpstreamKey
 
@@ -42,6 +43,9 @@ class Control(Protocol):
 
 
 class Recorder(Protocol):
-    def report(self, outcome: RequestOutcome) -> None:
-        """Called exactly once a relay request. Must not block or raise."""
+    def report(self, outcome: RequestOutcome, evidence: Evidence) -> None:
+        """Called exactly once a relay request. Must not block or raise.
+
+        evidence: what missing usage can be estimated from.
+        """
         ...

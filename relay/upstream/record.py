@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.core.end_reasons import SUCCESSFUL, EndReason
+from relay.core.estimate import Evidence
+from relay.core.limits_asked import output_limit
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.request import RelayRequest
 from relay.upstream.answer import Head
@@ -67,6 +69,19 @@ def request_outcome(
         tool_count=request.ask.tool_count,
         usage=last.usage if last is not None and last.is_committed else None,
         attempts=tuple(_attempt_outcome(one, pump, end) for one in tried),
+    )
+
+
+def evidence_of(request: RelayRequest, attempt: Attempt | None) -> Evidence:
+    """What the usage of a request can be estimated from, should its upstream not report any."""
+    if attempt is None:
+        return Evidence(prompt=request.body)
+    received = attempt.facts.received
+    return Evidence(
+        prompt=request.body,
+        received=received.text,
+        received_size=received.size,
+        output_limit=output_limit(request.ask.fields),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from relay.core.end_reasons import CLIENT_SIDE, SUCCESSFUL, EndReason
 from relay.core.errors import AttemptFailed, Refusal, described
+from relay.core.estimate import Evidence
 from relay.core.outcomes import RequestOutcome
 from relay.core.refusals import refusal_for_stop
 from relay.core.request import RelayRequest
@@ -29,7 +30,7 @@ from relay.upstream.plan import Mode, make_plan, mode_of, upstream_host
 from relay.upstream.ports import Timer
 from relay.upstream.pump import Pump
 from relay.upstream.readings import READINGS
-from relay.upstream.record import RequestEnd, Tried, request_outcome
+from relay.upstream.record import RequestEnd, Tried, evidence_of, request_outcome
 from relay.upstream.transports.contract import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ class RunningRequest:
         self._is_reported = True
         self._answer.pump.close()
         self._engine.running.pop(self.request.id, None)
-        self._engine.recorder.report(self._request_outcome())
+        self._engine.recorder.report(self._request_outcome(), self._evidence())
 
     def _request_outcome(self) -> RequestOutcome:
         if self._end_reason is EndReason.CLIENT_DISCONNECTED and self._tried:
@@ -309,6 +310,11 @@ class RunningRequest:
         except Exception as error:  # noqa: BLE001  a request without its attempts is better than none
             logger.error("a record could not be made whole: %s", described(error))  # noqa: TRY400  no message
             return request_outcome(self.request, (), end, self._answer.pump)
+
+    def _evidence(self) -> Evidence:
+        """Of the attempt that answered, or was tried last."""
+        attempt = self._attempt or (self._tried[-1].attempt if self._tried else None)
+        return evidence_of(self.request, attempt)
 
     # Interruptions.
 

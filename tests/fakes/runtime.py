@@ -15,6 +15,7 @@ import orjson
 from relay.core.dialects import DIALECTS
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
+from relay.core.estimate import Evidence
 from relay.core.outcomes import RequestOutcome
 from relay.core.path_families import classify, is_image, is_replayable
 from relay.core.request import RelayRequest
@@ -55,8 +56,11 @@ class KeptOutcomes:
 
     outcomes: list[RequestOutcome] = field(default_factory=list)
 
-    def report(self, outcome: RequestOutcome) -> None:
+    evidence: list[Evidence] = field(default_factory=list)
+
+    def report(self, outcome: RequestOutcome, evidence: Evidence) -> None:
         self.outcomes.append(outcome)
+        self.evidence.append(evidence)
 
     @property
     def one(self) -> RequestOutcome:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from relay.core.errors import Refusal
+from relay.core.estimate import ReceivedText
 from relay.core.outcomes import SoftError
 from relay.core.sse import Event
 from relay.core.usage import TokenUsage
@@ -70,6 +71,8 @@ class StreamFacts:
     model: str = ""
     text_bytes: int = 0
     """UTF-8 bytes of text, reasoning and tool arguments received."""
+    received: ReceivedText = field(default_factory=ReceivedText)
+    """The same text, for an estimate should the usage never come."""
     tool_call_count: int = 0
     soft_error_count: int = 0
     soft_errors: list[SoftError] = field(default_factory=list)
