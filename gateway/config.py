@@ -32,10 +32,8 @@ class ConfigSnapshot:
 
     @property
     def priced_models(self) -> frozenset[str]:
-        """Names that have a price now, not one that begins later; patterns are not names."""
-        now = timezone.now()
-        rows = self.prices.rows.values()
-        return frozenset(row.model for row in rows if "*" not in row.model and row.effective_from <= now)
+        """Names that have a price now, not one that begins later; patterns and paths are not names."""
+        return self.prices.book.priced_names(timezone.now())
 
     @property
     def version(self) -> int:

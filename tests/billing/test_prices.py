@@ -1,5 +1,6 @@
 """Prices: immutable rows, set idempotently, loaded by version."""
 
+import dataclasses
 import datetime
 from decimal import Decimal
 
@@ -151,7 +152,7 @@ def test_an_older_database_is_loaded_whole():
     set_price()
     section = load_prices(None)
     Price.objects.all().delete()
-    assert load_prices(type(section)(section.version + 5, section.rows)).rows == {}
+    assert load_prices(dataclasses.replace(section, version=section.version + 5)).rows == {}
 
 
 def test_models_that_show_as_priced_are_names_in_effect():
