@@ -15,7 +15,11 @@ class EntryKind(models.TextChoices):
 
 class LedgerEntry(models.Model):
     """`source` says what caused the entry and exists once: `charge:<request>`,
-    `correction:<request>:<reason>`, `topup:<operation>`, `opening:<tenant>`, `refund:<operation>`.
+    `correction:<request>:<reason>`, `correction:<operation>`, `topup:<operation>`, `opening:<tenant>`,
+    `refund:<operation>`.
+
+    `request_id` is set where the entry belongs to a relay request, which may be gone by now: charges, their
+    corrections, refunds. Roll-ups sum the first two. `actor` is who posted it by hand, as text.
 
     Amounts are nano-dollars; a charge is negative. `account_seq` numbers an account's entries without gap.
     """
@@ -32,7 +36,9 @@ class LedgerEntry(models.Model):
     kind = models.CharField(_("kind"), max_length=16, choices=EntryKind.choices)
     amount_nano = models.BigIntegerField(_("amount (nano-dollars)"))
     balance_after_nano = models.BigIntegerField(_("balance after (nano-dollars)"))
+    request_id = models.UUIDField(_("request id"), null=True, editable=False)
     reason = models.CharField(_("reason"), max_length=200, blank=True)
+    actor = models.CharField(_("posted by"), max_length=150, blank=True)
     created_at = models.DateTimeField(_("created"), db_default=Now())
     """The database's time: reports group by it."""
 
@@ -40,6 +46,10 @@ class LedgerEntry(models.Model):
         verbose_name = _("ledger entry")
         verbose_name_plural = _("ledger entries")
         ordering = ("account", "-account_seq")
+        indexes = (
+            models.Index("created_at", name="ledgerentry_by_time"),
+            models.Index("request_id", condition=models.Q(kind="refund"), name="ledgerentry_refunds"),
+        )
         constraints = (
             models.UniqueConstraint(fields=("account", "account_seq"), name="ledgerentry_seq_once"),
             models.CheckConstraint(
