@@ -9,15 +9,12 @@ import msgspec
 
 from relay.core.dialects.base import Ask
 from relay.core.dialects.json_body import count_objects, read_top_level
-from relay.core.errors import Refusal
+from relay.core.dialects.request_fields import counted, flag, invalid, missing, required_model
 
-MAX_MODEL_CHARS = 256
-
-_read_text = msgspec.json.Decoder(str).decode
-_read_flag = msgspec.json.Decoder(bool | None).decode
 _read_number = msgspec.json.Decoder(int | None).decode
 _read_options = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
 
+_INCLUDE_USAGE = "stream_options.include_usage"
 _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 
@@ -25,16 +22,16 @@ _FALSE = msgspec.Raw(b"false")
 def parse_request(body: bytes) -> Ask:
     """Raises `Refusal` (400) naming the field."""
     fields = read_top_level(body)
-    stream = _flag(fields.get("stream"), "stream")
+    stream = flag(fields, "stream")
     options = _stream_options(fields)
     choices_asked(fields)
     return Ask(
-        model=_model(fields),
+        model=required_model(fields),
         stream=stream,
-        include_usage=stream and _flag(options.get("include_usage"), "stream_options.include_usage"),
+        include_usage=stream and _include_usage(options),
         fields=fields,
         message_count=_message_count(fields),
-        tool_count=_tool_count(fields),
+        tool_count=counted(fields, "tools"),
     )
 
 
@@ -68,45 +65,12 @@ def choices_asked(fields: Mapping[str, msgspec.Raw]) -> int:
     if number is None:
         return 1
     if number < 1:
-        raise _invalid("n", "a positive integer")
+        raise invalid("n", "a positive integer")
     return number
 
 
-def _invalid(param: str, what: str) -> Refusal:
-    return Refusal(400, f"'{param}' must be {what}.", code="invalid_type", param=param)
-
-
-def _missing(param: str) -> Refusal:
-    return Refusal(400, f"'{param}' is required.", code="missing_required_parameter", param=param)
-
-
-def _model(fields: Mapping[str, msgspec.Raw]) -> str:
-    raw = fields.get("model")
-    if raw is None:
-        raise _missing("model")
-    try:
-        model = _read_text(raw)
-    except msgspec.MsgspecError:
-        raise _invalid("model", "a string") from None
-    if not model:
-        raise _missing("model")
-    if len(model) > MAX_MODEL_CHARS:
-        raise Refusal(
-            400,
-            f"'model' is longer than {MAX_MODEL_CHARS} characters.",
-            code="invalid_value",
-            param="model",
-        )
-    return model
-
-
-def _flag(raw: msgspec.Raw | None, param: str) -> bool:
-    if raw is None:
-        return False
-    try:
-        return bool(_read_flag(raw))
-    except msgspec.MsgspecError:
-        raise _invalid(param, "true, false or null") from None
+def _include_usage(options: Mapping[str, msgspec.Raw]) -> bool:
+    return flag({f"stream_options.{name}": value for name, value in options.items()}, _INCLUDE_USAGE)
 
 
 def _stream_options(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
@@ -116,16 +80,11 @@ def _stream_options(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]
     try:
         return _read_options(raw) or {}
     except msgspec.MsgspecError:
-        raise _invalid("stream_options", "an object") from None
+        raise invalid("stream_options", "an object") from None
 
 
 def _message_count(fields: Mapping[str, msgspec.Raw]) -> int:
     raw = fields.get("messages")
     if raw is None:
-        raise _missing("messages")
+        raise missing("messages")
     return count_objects(raw, "messages")
-
-
-def _tool_count(fields: Mapping[str, msgspec.Raw]) -> int:
-    raw = fields.get("tools")
-    return count_objects(raw, "tools") if raw is not None and bytes(raw) != b"null" else 0

@@ -28,11 +28,13 @@ class PromptDetails(msgspec.Struct, gc=False):
     cache_write_tokens: Count | None = None
     """OpenRouter."""
     audio_tokens: Count | None = None
+    image_tokens: Count | None = None
 
 
 class CompletionDetails(msgspec.Struct, gc=False):
     reasoning_tokens: Count | None = None
     audio_tokens: Count | None = None
+    image_tokens: Count | None = None
 
 
 class Usage(msgspec.Struct, gc=False):
@@ -50,6 +52,8 @@ class Usage(msgspec.Struct, gc=False):
     output_tokens: Count | None = None
     input_tokens_details: PromptDetails | None = None
     output_tokens_details: CompletionDetails | None = None
+    input_token_details: PromptDetails | None = None
+    """Transcriptions say it in the singular."""
 
 
 class AbsurdUsage(Usage, gc=False):
@@ -85,7 +89,12 @@ def normalised(usage: Usage | None) -> TokenUsage | None:
     """None when nothing is reported."""
     if usage is None:
         return None
-    prompt = usage.prompt_tokens_details or usage.input_tokens_details or _NO_PROMPT_DETAILS
+    prompt = (
+        usage.prompt_tokens_details
+        or usage.input_tokens_details
+        or usage.input_token_details
+        or _NO_PROMPT_DETAILS
+    )
     completion = usage.completion_tokens_details or usage.output_tokens_details or _NO_COMPLETION_DETAILS
     total = TokenUsage(
         input=_first(usage.prompt_tokens, usage.input_tokens),
@@ -95,6 +104,8 @@ def normalised(usage: Usage | None) -> TokenUsage | None:
         reasoning=completion.reasoning_tokens,
         audio_input=prompt.audio_tokens,
         audio_output=completion.audio_tokens,
+        image_input=prompt.image_tokens,
+        image_output=completion.image_tokens,
     )
     return None if total == _NOTHING else total
 
@@ -103,15 +114,8 @@ def merged(old: TokenUsage | None, new: TokenUsage) -> TokenUsage:
     """The last reported number wins, per field."""
     if old is None:
         return new
-    return TokenUsage(
-        input=_first(new.input, old.input),
-        cached_input=_first(new.cached_input, old.cached_input),
-        cache_write_5m=_first(new.cache_write_5m, old.cache_write_5m),
-        output=_first(new.output, old.output),
-        reasoning=_first(new.reasoning, old.reasoning),
-        audio_input=_first(new.audio_input, old.audio_input),
-        audio_output=_first(new.audio_output, old.audio_output),
-    )
+    reported = {name: count for name in _FIELDS if (count := getattr(new, name)) is not None}
+    return msgspec.structs.replace(old, **reported)
 
 
 def loose_usage(value: object) -> Usage | None:
@@ -129,16 +133,19 @@ def loose_usage(value: object) -> Usage | None:
     completion = _loose_completion_details(value.get("completion_tokens_details"), unusable)
     input_details = _loose_prompt_details(value.get("input_tokens_details"), unusable)
     output_details = _loose_completion_details(value.get("output_tokens_details"), unusable)
+    spoken_details = _loose_prompt_details(value.get("input_token_details"), unusable)
     return (AbsurdUsage if unusable else Usage)(
         **numbers,
         prompt_tokens_details=prompt,
         completion_tokens_details=completion,
         input_tokens_details=input_details,
         output_tokens_details=output_details,
+        input_token_details=spoken_details,
     )
 
 
 _NOTHING = TokenUsage()
+_FIELDS = TokenUsage.__struct_fields__
 _NO_PROMPT_DETAILS = PromptDetails()
 _NO_COMPLETION_DETAILS = CompletionDetails()
 _NUMBERS = (
@@ -149,8 +156,8 @@ _NUMBERS = (
     "input_tokens",
     "output_tokens",
 )
-_PROMPT_NUMBERS = ("cached_tokens", "cache_write_tokens", "audio_tokens")
-_COMPLETION_NUMBERS = ("reasoning_tokens", "audio_tokens")
+_PROMPT_NUMBERS = ("cached_tokens", "cache_write_tokens", "audio_tokens", "image_tokens")
+_COMPLETION_NUMBERS = ("reasoning_tokens", "audio_tokens", "image_tokens")
 
 
 def _output(usage: Usage, reasoning: int | None) -> int | None:
