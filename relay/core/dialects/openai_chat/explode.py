@@ -3,18 +3,15 @@
 Aggregating these events gives the same answer again. Must not know timing: all events exist at once.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from relay.core.dialects.base import Ask
+from relay.core.dialects.pieces import pieces
 from relay.core.sse import DONE, encode_event
 from relay.core.tool_calls import are_whole_arguments
 
-PIECE_CHARS = 512
-
-_PIECE = re.compile(rf".{{1,{PIECE_CHARS}}}\Z|.{{1,{PIECE_CHARS - 1}}}\s|.{{1,{PIECE_CHARS}}}", re.DOTALL)
 _TEXTS = ("reasoning_content", "reasoning", "content", "refusal")
 _ON_EVERY_CHUNK = ("id", "created", "model", "system_fingerprint", "service_tier")
 _OBJECT = "chat.completion.chunk"
@@ -68,7 +65,7 @@ def _deltas(choice: _Members) -> Iterator[_Delta]:
     yield _plain(first)
     logprobs = choice.get("logprobs")
     for name, text in texts.items():
-        for piece in _PIECE.findall(text):
+        for piece in pieces(text):
             delta = _plain({name: piece})
             if logprobs is not None and name in ("content", "refusal"):
                 delta["logprobs"] = logprobs
@@ -96,7 +93,7 @@ def _call_deltas(number: int, call: _Members) -> Iterator[_Delta]:
     if function:
         first["function"] = {**function, **({} if arguments is None else {"arguments": ""})}
     yield _plain({"tool_calls": [first]})
-    for piece in _PIECE.findall(arguments or ""):
+    for piece in pieces(arguments or ""):
         yield _plain({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
 
 

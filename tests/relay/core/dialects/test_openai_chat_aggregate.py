@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay.core.dialects import OPENAI_CHAT
 from relay.core.dialects.base import AggregationFailed, EventKind
-from relay.core.dialects.openai_chat.explode import PIECE_CHARS
+from relay.core.dialects.pieces import PIECE_CHARS
 from relay.core.sse import DONE, EventStreamParser
 from tests.relay.core.dialects.openai_chat_samples import (
     USAGE,
