@@ -3,13 +3,18 @@
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from billing.core.price_json import BadPriceJson, image_rates_read, tiers_read
 from channels_admin.models.base import VersionedModel
+from channels_admin.validators import validate_groups, validate_model_pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from django_stubs_ext import StrPromise
 
 
@@ -25,7 +30,7 @@ class PriceColumns(VersionedModel):
     `per_audio_second` USD per second of audio, `per_character` USD per million characters of spoken text.
     Null = falls back to another part, in the order that `billing.core.pricing` gives.
 
-    tiers: from so many input tokens on, other parts:
+    tiers: for prompts longer than so many tokens, other prices of token parts:
     `[{"above_input_tokens": 200000, "input": "2.5", "output": "15"}, …]`. image_rates: USD per picture by
     `size/quality`, `size` or `quality`: `{"1024x1024/high": "0.167"}`. Decimals are strings.
     `version` is the configuration version that brought the row or closed it.
@@ -56,6 +61,15 @@ class PriceColumns(VersionedModel):
     class Meta:
         abstract = True
 
+    def clean(self) -> None:
+        """JSON columns are what `billing.core.price_json` can read; told at the field."""
+        super().clean()
+        for name, read in (("tiers", tiers_read), ("image_rates", image_rates_read)):
+            try:
+                read(getattr(self, name))
+            except BadPriceJson as error:
+                raise ValidationError({name: f"{error}."}) from None
+
 
 def _closed_with_time(table: str) -> models.CheckConstraint:
     return models.CheckConstraint(
@@ -63,6 +77,13 @@ def _closed_with_time(table: str) -> models.CheckConstraint:
         | models.Q(is_closed=True, effective_to__isnull=False),
         name=f"{table}_closed_with_time",
     )
+
+
+def _check(field: str, validate: "Callable[[object], None]", value: object) -> None:
+    try:
+        validate(value)
+    except ValidationError as error:
+        raise ValidationError({field: error}) from None
 
 
 class Price(PriceColumns):
@@ -86,6 +107,12 @@ class Price(PriceColumns):
             ),
             _closed_with_time("price"),
         )
+
+    def clean(self) -> None:
+        super().clean()
+        _check("model", validate_model_pattern, self.model)
+        if self.group:
+            _check("group", validate_groups, [self.group])
 
     def __str__(self) -> str:
         return f"{self.model} ({self.group or 'all groups'})"
@@ -116,6 +143,10 @@ class CostPrice(PriceColumns):
             _closed_with_time("costprice"),
         )
 
+    def clean(self) -> None:
+        super().clean()
+        _check("model", validate_model_pattern, self.model)
+
     def __str__(self) -> str:
         return f"{self.model} on {self.channel_id}"
 
@@ -145,6 +176,10 @@ class GroupMultiplier(VersionedModel):
             ),
             _closed_with_time("groupmultiplier"),
         )
+
+    def clean(self) -> None:
+        super().clean()
+        _check("group", validate_groups, [self.group])
 
     def __str__(self) -> str:
         return f"{self.group} × {self.multiplier}"

@@ -1,68 +1,102 @@
-"""Prices are set, never edited: another value closes the row and makes a new one."""
+"""Prices, cost prices and group multipliers are set, never edited (`immutable_rows`)."""
 
 import datetime
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 
-from django.db import transaction
-from django.utils import timezone
-
-from billing.core.prices import PriceParts
-from billing.models import Price
-from channels_admin.services import config_version_bump
+from billing.core.price_json import image_rates_written, tiers_written
+from billing.core.prices import PART_NAMES, PriceParts, Tier
+from billing.models import CostPrice, GroupMultiplier, Price
+from billing.models.prices import PriceColumns
+from billing.services.immutable_rows import row_close, row_set
 
 
 @dataclass(frozen=True, slots=True)
 class PriceSetting:
-    """changed: this call made a new row; a price that was there already with these parts is left alone."""
+    """changed: this call made a new row; a price that was there already with these values is left alone."""
 
     price: Price
     changed: bool
 
 
-def price_set(
-    *, model: str, parts: PriceParts, effective_from: datetime.datetime, group: str = ""
-) -> PriceSetting:
-    """The open price of (model, group, effective_from) has these parts afterwards. Idempotent.
+@dataclass(frozen=True, slots=True)
+class CostPriceSetting:
+    cost_price: CostPrice
+    changed: bool
 
+
+@dataclass(frozen=True, slots=True)
+class GroupMultiplierSetting:
+    multiplier: GroupMultiplier
+    changed: bool
+
+
+def price_set(
+    *,
+    model: str,
+    parts: PriceParts,
+    effective_from: datetime.datetime,
+    group: str = "",
+    tiers: tuple[Tier, ...] = (),
+    image_rates: Mapping[str, Decimal] | None = None,
+) -> PriceSetting:
+    """The open price of (model, group, effective_from) has these values afterwards. Idempotent.
+
+    image_rates: `size/quality` → USD per picture.
     Errors: ValidationError (values out of range, no name).
     """
-    with transaction.atomic():
-        # First of all: its lock lets nobody else change configuration meanwhile.
-        version = config_version_bump()
-        current = Price.objects.filter(
-            model=model, group=group, effective_from=effective_from, is_closed=False
-        ).first()
-        if current is not None and price_parts(current) == parts:
-            transaction.set_rollback(True)  # nothing changed: the version stays as it was
-            return PriceSetting(current, changed=False)
-        if current is not None:
-            _close(current, version)
-        price = Price(model=model, group=group, effective_from=effective_from, version=version)
-        for name, value in _values(parts).items():
-            setattr(price, name, value)
-        price.full_clean()
-        price.save()
-    return PriceSetting(price, changed=True)
+    identity = {"model": model, "group": group, "effective_from": effective_from}
+    return PriceSetting(*row_set(Price, identity, _columns(parts, tiers, image_rates or {})))
+
+
+def cost_price_set(
+    *,
+    channel_id: int,
+    model: str,
+    parts: PriceParts,
+    effective_from: datetime.datetime,
+    tiers: tuple[Tier, ...] = (),
+    image_rates: Mapping[str, Decimal] | None = None,
+) -> CostPriceSetting:
+    """The same for what the operator pays: (channel, model sent, effective_from).
+
+    Errors: ValidationError.
+    """
+    identity = {"channel_id": channel_id, "model": model, "effective_from": effective_from}
+    return CostPriceSetting(*row_set(CostPrice, identity, _columns(parts, tiers, image_rates or {})))
+
+
+def group_multiplier_set(
+    *, group: str, multiplier: Decimal, effective_from: datetime.datetime
+) -> GroupMultiplierSetting:
+    """The same for (group, effective_from). Errors: ValidationError."""
+    identity = {"group": group, "effective_from": effective_from}
+    return GroupMultiplierSetting(*row_set(GroupMultiplier, identity, {"multiplier": multiplier}))
 
 
 def price_close(*, price: Price) -> None:
     """No request is priced by it from now on. A closed price stays as it was closed."""
-    with transaction.atomic():
-        version = config_version_bump()
-        current = Price.objects.get(pk=price.pk)
-        if not current.is_closed:
-            _close(current, version)
+    row_close(price)
 
 
-def price_parts(price: Price) -> PriceParts:
-    return PriceParts(**{field.name: getattr(price, field.name) for field in fields(PriceParts)})
+def cost_price_close(*, cost_price: CostPrice) -> None:
+    row_close(cost_price)
 
 
-def _values(parts: PriceParts) -> dict[str, Decimal | None]:
-    return {field.name: getattr(parts, field.name) for field in fields(parts)}
+def group_multiplier_close(*, multiplier: GroupMultiplier) -> None:
+    row_close(multiplier)
 
 
-def _close(price: Price, version: int) -> None:
-    price.is_closed, price.effective_to, price.version = True, timezone.now(), version
-    price.save(update_fields=["is_closed", "effective_to", "version"])
+def price_parts(price: PriceColumns) -> PriceParts:
+    return PriceParts(**{name: getattr(price, name) for name in PART_NAMES})
+
+
+def _columns(
+    parts: PriceParts, tiers: tuple[Tier, ...], image_rates: Mapping[str, Decimal]
+) -> dict[str, object]:
+    return {
+        **{name: getattr(parts, name) for name in PART_NAMES},
+        "tiers": tiers_written(tiers),
+        "image_rates": image_rates_written(image_rates),
+    }
