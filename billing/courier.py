@@ -10,19 +10,20 @@ its own task in an attribute and joins it in `aclose`.
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 
 from django.conf import settings
 
 from billing.admission import AdmissionPort, OpenState, RecordState, SettledRecord, admission_port
+from billing.core.charging import quick_count
 from billing.metrics import REPORTS_LATE, SETTLE_FAILURES, UNDELIVERED
 from billing.nudger import Nudger
-from billing.outcome_codec import outcome_encode
 from billing.spool import spool_write
-from relay.core.estimate import NO_EVIDENCE, Evidence
-from relay.core.outcomes import RequestOutcome
+from billing.valuation import Reported, needs_counting, settled_record
 
 BATCH_MAX = 500
 BATCH_INTERVAL_S = 0.05
@@ -42,11 +43,13 @@ class Courier:
         port: AdmissionPort | None = None,
         nudger: Nudger | None = None,
         queue_bound: int = QUEUE_BOUND,
+        on_settled: Callable[[Sequence[SettledRecord]], None] | None = None,
     ) -> None:
         self._port = port or admission_port()
         self._nudger = nudger or Nudger.from_settings()
         self._full_at = int(queue_bound * _FULL_SHARE)
-        self._queue: deque[RequestOutcome] = deque()
+        self._queue: deque[Reported] = deque()
+        self._on_settled = on_settled
         self._batch: list[SettledRecord] = []
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
@@ -68,14 +71,14 @@ class Courier:
         for record in self._batch:
             if record.request_id == request_id:
                 return RecordState(OpenState.SETTLED, record.payload)
-        for outcome in self._queue:
-            if outcome.request_id == request_id:
-                return RecordState(OpenState.SETTLED, outcome_encode(outcome))
+        for reported in self._queue:
+            if reported.outcome.request_id == request_id:
+                return RecordState(OpenState.SETTLED, settled_record(reported, count=quick_count).payload)
         return None
 
-    def report(self, outcome: RequestOutcome, evidence: Evidence = NO_EVIDENCE) -> None:
+    def report(self, reported: Reported) -> None:
         """Queue one final outcome. Some microseconds, never raises, never drops."""
-        self._queue.append(outcome)
+        self._queue.append(reported)
         self._wake.set()
         if self._closing.is_set():
             REPORTS_LATE.inc()
@@ -105,7 +108,7 @@ class Courier:
         await self._spool()
 
     async def _spool(self) -> None:
-        queued = [SettledRecord(outcome.request_id, outcome_encode(outcome)) for outcome in self._queue]
+        queued = [settled_record(reported) for reported in self._queue]
         left = [*self._port.held(), *self._batch, *queued]
         if not left:
             return
@@ -128,19 +131,29 @@ class Courier:
 
     async def _deliver(self) -> None:
         try:
-            while self._queue and len(self._batch) < BATCH_MAX:
-                outcome = self._queue[0]
-                self._batch.append(SettledRecord(outcome.request_id, outcome_encode(outcome)))
-                self._queue.popleft()
+            await self._value()
             await self._port.settle(self._batch)
         except Exception as error:  # noqa: BLE001  a courier that died of a surprise would lose every outcome
             self._note_failure(error)
             return
+        if self._on_settled is not None:
+            self._on_settled(self._batch)
         self._batch = []
         self._nudger.nudge()
         if self._failures:
             _logger.warning("admission store is back after %d failures", self._failures)
             self._failures = 0
+
+    async def _value(self) -> None:
+        """From the queue to the batch, each with its price. Nothing leaves the queue before it is there."""
+        due = list(itertools.islice(self._queue, BATCH_MAX - len(self._batch)))
+        if any(needs_counting(reported) for reported in due):
+            records = await asyncio.to_thread(lambda: [settled_record(reported) for reported in due])
+        else:
+            records = [settled_record(reported) for reported in due]
+        self._batch += records
+        for _ in due:
+            self._queue.popleft()
 
     def _note_failure(self, error: Exception) -> None:
         SETTLE_FAILURES.inc()

@@ -1,4 +1,4 @@
-"""Counters of the recording path. No request, tenant or model in a label.
+"""Counters of admission and recording. No request, tenant or model in a label.
 
 Must not import: Django, anything of billing.
 """
@@ -17,4 +17,11 @@ REPEATED = Counter("sluice_requests_repeated", "Outcomes whose relay request had
 DEAD = Counter("sluice_outcomes_dead", "Outcomes that could not be written and were kept apart.")
 RECORDING_INTERRUPTED = Counter(
     "sluice_recording_interrupted", "Batches given back because database or store did not answer."
+)
+RECORDS_WRITTEN_AGAIN = Counter(
+    "sluice_open_records_written_again",
+    "Times a process wrote its open records again, because the store had forgotten them.",
+)
+ADMISSIONS_REFUSED = Counter(
+    "sluice_admissions_refused", "Requests refused before they ran, by kind of reason.", ["reason"]
 )

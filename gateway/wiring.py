@@ -9,6 +9,8 @@ from django.conf import settings
 
 from billing.admission import admission_port
 from billing.courier import Courier
+from gateway.admission import OpenRequests
+from gateway.admission.reporting import OutcomeReporter
 from gateway.api_keys import ApiKeyDirectory
 from gateway.config import Configuration
 from gateway.front.drain import drain
@@ -27,6 +29,7 @@ class Wiring:
 
     configuration: Configuration
     api_keys: ApiKeyDirectory
+    open_requests: OpenRequests
     courier: Courier
     transport: RelayTransport
     engine: Engine
@@ -102,7 +105,9 @@ async def _build() -> Wiring:
     api_keys = ApiKeyDirectory(lambda: configuration.current.version)
     configuration = Configuration(api_keys.drop)
     await configuration.start()
-    courier = Courier()
+    port = admission_port()
+    open_requests = OpenRequests(port)
+    courier = Courier(port=port, on_settled=open_requests.settled)
     await courier.start()
     transport = build_transport(settings.UPSTREAM_ALLOWED_PRIVATE_NETS)
     await transport.start()
@@ -112,16 +117,23 @@ async def _build() -> Wiring:
         clock=LoopClock(),
         chance=chance,
         control=LiveControl(configuration),
-        recorder=courier,
+        recorder=OutcomeReporter(
+            open_requests,
+            courier,
+            port=port,
+            configuration=configuration,
+        ),
         max_event_bytes=settings.SSE_MAX_EVENT_BYTES,
     )
+    threads = DatabaseThreads(name="requests", size=2)
     return Wiring(
         configuration=configuration,
         api_keys=api_keys,
+        open_requests=open_requests,
         courier=courier,
         transport=transport,
         engine=engine,
-        threads=DatabaseThreads(name="requests", size=2),
+        threads=threads,
         chance=chance,
         forget_drain=drain.on_stop_all(lambda: engine.stop_all(EndReason.GATEWAY_SHUTDOWN)),
     )

@@ -61,6 +61,8 @@ def render(request: HttpRequest, refusal: Refusal) -> HttpResponse:
     response = HttpResponse(body, status=refusal.status, content_type="application/json")
     if refusal.retry_after_s is not None:
         response["Retry-After"] = str(refusal.retry_after_s)
+    for name, value in refusal.headers:
+        response[name] = value
     return response
 
 

@@ -17,7 +17,8 @@ class Refusal(RelayError):
     """An answer that is an error, to be rendered in the client's dialect.
 
     status: HTTP status. kind: OpenAI's `type`, e.g. `invalid_request_error`. code: machine-readable
-    reason. param: the offending field. retry_after_s: seconds, becomes `Retry-After`.
+    reason. param: the offending field. retry_after_s: seconds, becomes `Retry-After`. headers: more that
+    the client gets, such as `x-ratelimit-*`.
     """
 
     def __init__(
@@ -29,8 +30,10 @@ class Refusal(RelayError):
         code: str | None = None,
         param: str | None = None,
         retry_after_s: int | None = None,
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         super().__init__(message)
+        self.headers = headers
         self.status = status
         self.message = message
         self.kind = kind

@@ -72,6 +72,31 @@ def request_outcome(
     )
 
 
+def draft_outcome(request: RelayRequest, started_wall: float) -> RequestOutcome:
+    """A request that has not begun: what is booked should its process die before anything else is known."""
+    return RequestOutcome(
+        request_id=request.id,
+        tenant_id=request.caller.tenant_id,
+        api_key_id=request.caller.api_key_id,
+        group=request.caller.group,
+        method=request.method,
+        path=request.path,
+        family=request.family,
+        dialect=request.dialect.name,
+        model_asked=request.ask.model,
+        model_answered="",
+        stream_asked=request.ask.stream,
+        end_reason=EndReason.ABANDONED,
+        status=0,
+        started_at=started_wall,
+        duration_ms=0.0,
+        client_request_id=request.client_request_id,
+        request_bytes=len(request.body),
+        message_count=request.ask.message_count,
+        tool_count=request.ask.tool_count,
+    )
+
+
 def evidence_of(request: RelayRequest, attempt: Attempt | None) -> Evidence:
     """What the usage of a request can be estimated from, should its upstream not report any."""
     if attempt is None:

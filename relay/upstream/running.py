@@ -316,6 +316,32 @@ class RunningRequest:
         attempt = self._attempt or (self._tried[-1].attempt if self._tried else None)
         return evidence_of(self.request, attempt)
 
+    # While it runs.
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """Changes when there is more to book: attempts begun, attempts ended, bytes of the running one."""
+        return self.attempts, len(self._tried), 0 if self._attempt is None else self._attempt.bytes_in
+
+    def draft(self) -> RequestOutcome:
+        """The request as it stands, ending `abandoned`: what is booked should this process die now."""
+        end = RequestEnd(
+            end_reason=EndReason.ABANDONED,
+            head=self._answer.head.result() if self._answer.is_begun else None,
+            status=0,
+            started_wall=self._started_wall,
+            ended_at=self._engine.clock.now(),
+            client_consumed=False,
+        )
+        running = [] if self._attempt is None else [Tried(self._attempt, EndReason.ABANDONED)]
+        return request_outcome(self.request, [*self._tried, *running], end, self._answer.pump)
+
+    @property
+    def received_size(self) -> int:
+        """Characters of text that the running attempt, or the last one, has received."""
+        attempt = self._attempt or (self._tried[-1].attempt if self._tried else None)
+        return 0 if attempt is None else attempt.facts.received.size
+
     # Interruptions.
 
     def _interrupt(self) -> None:

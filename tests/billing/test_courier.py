@@ -12,6 +12,7 @@ from billing.courier import BATCH_MAX, Courier
 from billing.nudger import Nudger
 from billing.outcome_codec import outcome_decode
 from billing.spool import spool_recover
+from billing.valuation import Reported
 from tests.factories.billing import outcome_make
 
 
@@ -85,7 +86,7 @@ async def settled(port: FakePort, count: int) -> None:
 async def test_a_report_reaches_the_store_at_once_and_whole(courier, port):
     outcome = outcome_make()
     began = time.monotonic()
-    courier.report(outcome)
+    courier.report(Reported(outcome))
     await settled(port, 1)
     assert time.monotonic() - began < 0.3
     state = await port.state(outcome.request_id)
@@ -95,7 +96,7 @@ async def test_a_report_reaches_the_store_at_once_and_whole(courier, port):
 
 async def test_at_most_one_batch_every_50_ms(courier, port):
     for _ in range(60):
-        courier.report(outcome_make())
+        courier.report(Reported(outcome_make()))
         await asyncio.sleep(0.004)
     await settled(port, 60)
     gaps = [later - earlier for earlier, later in zip(port.moments, port.moments[1:], strict=False)]
@@ -106,7 +107,7 @@ async def test_at_most_one_batch_every_50_ms(courier, port):
 async def test_a_batch_is_bounded(courier, port):
     outcomes = [outcome_make() for _ in range(1100)]
     for outcome in outcomes:
-        courier.report(outcome)
+        courier.report(Reported(outcome))
     await settled(port, 1100)
     assert [len(batch) for batch in port.batches] == [500, 500, 100]
     assert [name for batch in port.batches for name in batch] == [item.request_id for item in outcomes]
@@ -115,7 +116,7 @@ async def test_a_batch_is_bounded(courier, port):
 async def test_nudges_come_from_one_other_thread_and_at_most_5_a_second(courier, port, nudges):
     began = time.monotonic()
     while time.monotonic() - began < 1:
-        courier.report(outcome_make())
+        courier.report(Reported(outcome_make()))
         await asyncio.sleep(0.01)
     assert 2 <= len(nudges.moments) <= 6
     assert nudges.threads == {"courier-nudger"}
@@ -131,10 +132,10 @@ async def test_a_store_that_fails_loses_nothing(courier, port, caplog, error, ap
     port.down, port.applies_before_failing, port.error = True, applies, error
     first = [outcome_make() for _ in range(3)]
     for outcome in first:
-        courier.report(outcome)
+        courier.report(Reported(outcome))
     await asyncio.sleep(0.3)
     second = outcome_make()
-    courier.report(second)
+    courier.report(Reported(second))
     await asyncio.sleep(0.1)
     assert courier.pending == 4
     assert port.tries < 8
@@ -152,12 +153,12 @@ async def test_a_store_that_fails_loses_nothing(courier, port, caplog, error, ap
 async def test_full_at_four_fifths_of_its_bound_and_never_dropping(courier, port):
     port.down = True
     for _ in range(79):
-        courier.report(outcome_make())
+        courier.report(Reported(outcome_make()))
     assert not courier.is_full
-    courier.report(outcome_make())
+    courier.report(Reported(outcome_make()))
     assert courier.is_full
     for _ in range(40):
-        courier.report(outcome_make())
+        courier.report(Reported(outcome_make()))
     assert courier.pending == 120
     port.down = False
     async with asyncio.timeout(5):
@@ -176,7 +177,7 @@ async def test_pending_counts_the_batch_that_is_on_its_way(courier, port):
         await settle(records)
 
     port.settle = slow
-    courier.report(outcome_make())
+    courier.report(Reported(outcome_make()))
     await asyncio.sleep(0.02)
     assert courier.pending == 1
     gate.set()
@@ -187,7 +188,7 @@ async def test_closing_flushes_and_nudges_a_last_time(port, nudges):
     await courier.start()
     await asyncio.sleep(0.02)
     for _ in range(1200):
-        courier.report(outcome_make())
+        courier.report(Reported(outcome_make()))
     await courier.aclose()
     assert sum(map(len, port.batches)) == 1200
     assert nudges.moments[-1] > port.moments[-1]
@@ -198,7 +199,7 @@ async def test_closing_a_courier_whose_store_is_down_is_bounded_and_tells(port, 
     port.down = True
     courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges))
     await courier.start()
-    courier.report(outcome_make())
+    courier.report(Reported(outcome_make()))
     began = time.monotonic()
     await courier.aclose(timeout_s=0.5)
     assert time.monotonic() - began < 1.5
@@ -213,7 +214,7 @@ async def test_what_nobody_took_is_spooled_queue_and_batch_alike(port, nudges, s
     await courier.start()
     outcomes = [outcome_make() for _ in range(BATCH_MAX + 1)]
     for outcome in outcomes:
-        courier.report(outcome)
+        courier.report(Reported(outcome))
     await courier.aclose(timeout_s=0.3)
     spooled = []
     spool_recover(settings.DATA_DIR, lambda records: spooled.extend(records) or ids(records))
@@ -226,7 +227,7 @@ async def test_a_spool_that_cannot_be_written_is_told_with_the_number(port, nudg
     settings.DATA_DIR = settings.DATA_DIR / "file"
     courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges))
     await courier.start()
-    courier.report(outcome_make())
+    courier.report(Reported(outcome_make()))
     await courier.aclose(timeout_s=0.3)
     assert "1 outcomes are lost" in caplog.text
 
@@ -235,7 +236,7 @@ async def test_closing_while_the_store_comes_back_delivers(port, nudges):
     port.down = True
     courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges))
     await courier.start()
-    courier.report(outcome_make())
+    courier.report(Reported(outcome_make()))
     await asyncio.sleep(0.05)
     asyncio.get_running_loop().call_later(0.2, setattr, port, "down", False)
     await courier.aclose(timeout_s=3)
@@ -246,7 +247,7 @@ async def test_closing_does_not_wait_for_a_broker_that_hangs(port, caplog):
     release = threading.Event()
     courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=lambda task: release.wait(5)))
     await courier.start()
-    courier.report(outcome_make())
+    courier.report(Reported(outcome_make()))
     began = time.monotonic()
     await courier.aclose(timeout_s=0.5)
     assert time.monotonic() - began < 2
@@ -258,10 +259,10 @@ async def test_closing_does_not_wait_for_a_broker_that_hangs(port, caplog):
 
 async def test_a_failing_broker_is_logged_by_class_and_the_thread_lives_on(courier, port, nudges, caplog):
     nudges.error = ConnectionError("redis://user:password@host")
-    courier.report(outcome_make())
+    courier.report(Reported(outcome_make()))
     await asyncio.sleep(0.3)
     nudges.error = None
-    courier.report(outcome_make())
+    courier.report(Reported(outcome_make()))
     count = len(nudges.moments)
     await asyncio.sleep(0.3)
     assert len(nudges.moments) > count
@@ -273,7 +274,7 @@ async def test_a_report_after_closing_is_kept_and_told(port, nudges, caplog):
     courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges))
     await courier.start()
     await courier.aclose()
-    courier.report(outcome_make())
+    courier.report(Reported(outcome_make()))
     assert courier.pending == 1
     assert "after the courier began to close" in caplog.text
 
@@ -297,5 +298,5 @@ async def test_a_report_takes_less_than_10_microseconds(courier):
 def _time_reports(courier, outcomes) -> float:
     began = time.perf_counter()
     for outcome in outcomes:
-        courier.report(outcome)
+        courier.report(Reported(outcome))
     return time.perf_counter() - began

@@ -20,6 +20,7 @@ from billing.courier import Courier
 from billing.models import Attempt, DeadOutcome, RelayRequest
 from billing.nudger import Nudger
 from billing.outcome_codec import outcome_encode
+from billing.valuation import Reported
 from tests.factories.billing import outcome_make, owner_make
 
 EMBEDDED_ROW_WITHIN_S = 1.0  # the promise is 100 ms; a shared machine gets some more
@@ -167,7 +168,7 @@ def test_embedded_a_report_becomes_a_row(memory_settings):
         courier = Courier()
         await courier.start()
         await asyncio.sleep(0.1)
-        courier.report(outcome_make(owner))
+        courier.report(Reported(outcome_make(owner)))
         took = await rows(1, EMBEDDED_ROW_WITHIN_S)
         await courier.aclose()
         return took
@@ -185,7 +186,7 @@ def test_embedded_closing_writes_what_was_reported_last(memory_settings):
         courier = Courier()
         await courier.start()
         for _ in range(700):
-            courier.report(outcome_make(owner))
+            courier.report(Reported(outcome_make(owner)))
         await courier.aclose()
 
     asyncio.run(live())
@@ -206,7 +207,7 @@ def test_embedded_never_writes_on_the_loop_thread(memory_settings, monkeypatch):
     async def live() -> None:
         courier = Courier()
         await courier.start()
-        courier.report(outcome_make(owner))
+        courier.report(Reported(outcome_make(owner)))
         await courier.aclose()
 
     asyncio.run(live())
@@ -223,7 +224,7 @@ def test_redis_a_report_becomes_a_row_once_a_worker_runs(redis_settings, set_eag
         courier = Courier(nudger=Nudger(interval_s=0.2, nudge=nudges.append))
         await courier.start()
         for _ in range(30):
-            courier.report(outcome_make(owner))
+            courier.report(Reported(outcome_make(owner)))
         await courier.aclose()
         await admission_port().aclose()
 
@@ -252,7 +253,7 @@ def test_embedded_a_stop_soon_after_a_database_outage_loses_nothing(
         courier = Courier()
         await courier.start()
         for _ in range(3):
-            courier.report(outcome_make(owner))
+            courier.report(Reported(outcome_make(owner)))
         await asyncio.to_thread(failing.wait, 5)
         if lasts == "hiccup":
             monkeypatch.setattr(tasks, "settled_records_write", write)
@@ -292,7 +293,7 @@ def test_redis_away_at_the_stop_what_it_did_not_take_is_recorded_by_the_next_sta
         courier = Courier(nudger=Nudger(interval_s=0.2, nudge=lambda task: None, first=tasks.record_spooled))
         await courier.start()
         for _ in range(outcomes):
-            courier.report(outcome_make(owner))
+            courier.report(Reported(outcome_make(owner)))
         await courier.aclose(timeout_s=0.5)
         await admission_port().aclose()
 

@@ -1,0 +1,116 @@
+"""What a request is charged by: the prices that were in force when it was admitted.
+
+A snapshot, kept with the open request: a price that changes while it runs does not touch it.
+Must not import: models, the store.
+"""
+
+import datetime
+from dataclasses import dataclass
+from decimal import Decimal
+
+import msgspec
+
+from billing.core.charging import ESTIMATED, ChargedUsage
+from billing.core.price_book import PriceBook
+from billing.core.prices import MultiplierRow, PriceRow
+from billing.core.pricing import ONE, cost_of, hold_of
+from relay.core.estimate import input_bound
+from relay.core.limits_asked import limits_asked
+from relay.core.outcomes import RequestOutcome
+from relay.core.request import RelayRequest
+from relay.core.usage import TokenUsage
+
+DEFAULT_OUTPUT_TOKENS = 4_096
+"""Set aside for one answer when the client names no limit. What an answer exceeds, its checkpoints set
+aside."""
+
+
+class _Picture(msgspec.Struct, gc=False):
+    """https://platform.openai.com/docs/api-reference/images/create."""
+
+    size: str | None = None
+    quality: str | None = None
+
+
+_picture = msgspec.json.Decoder(_Picture)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """price: None = the request is free. book: for the operator's own cost. size, quality: of pictures."""
+
+    price: PriceRow | None
+    multiplier: MultiplierRow | None
+    book: PriceBook
+    admitted_at: datetime.datetime
+    size: str = ""
+    quality: str = ""
+
+    @property
+    def factor(self) -> Decimal:
+        return ONE if self.multiplier is None else self.multiplier.multiplier
+
+    def amount_nano(self, usage: TokenUsage | None) -> int:
+        if self.price is None:
+            return 0
+        return cost_of(usage, self.price, self.factor, size=self.size, quality=self.quality).amount_nano
+
+    def charge_nano(self, charged: ChargedUsage, *, is_answered: bool) -> int:
+        """is_answered: the tenant got an answer, whole or in part; without one no call is charged either."""
+        if charged.usage is None and not is_answered:
+            return 0
+        return self.amount_nano(charged.usage)
+
+    def operator_costs(self, outcome: RequestOutcome, charged: ChargedUsage) -> dict[int, int]:
+        """Attempt number → nano-dollars, for attempts whose channel has a cost price."""
+        costs: dict[int, int] = {}
+        for attempt in outcome.attempts:
+            row = self.book.cost_price(attempt.channel_id, attempt.model_sent, self.admitted_at)
+            if row is None:
+                continue
+            usage = attempt.usage
+            if attempt.committed and (usage is None or charged.source == ESTIMATED):
+                usage = charged.usage
+            is_paid = attempt.committed or usage is not None
+            costs[attempt.number] = (
+                cost_of(usage, row, size=self.size, quality=self.quality).amount_nano if is_paid else 0
+            )
+        return costs
+
+
+def terms_of(request: RelayRequest, book: PriceBook, now: datetime.datetime) -> Terms:
+    group, model = request.caller.group, request.ask.model
+    size, quality = _picture_asked(request) if request.is_image else ("", "")
+    return Terms(
+        price=book.price(model, group, now, path=request.path),
+        multiplier=book.multiplier(group, now),
+        book=book,
+        admitted_at=now,
+        size=size,
+        quality=quality,
+    )
+
+
+def hold_nano(request: RelayRequest, terms: Terms) -> int:
+    """What is set aside before the request runs: its prompt and its longest answer at the dearest parts."""
+    if terms.price is None:
+        return 0
+    asked = limits_asked(request.ask.fields)
+    return hold_of(
+        terms.price,
+        terms.factor,
+        input_tokens=input_bound(len(request.body)),
+        output_tokens=0 if request.is_image else asked.output or DEFAULT_OUTPUT_TOKENS,
+        choices=asked.choices,
+        images=asked.choices if request.is_image else 0,
+        size=terms.size,
+        quality=terms.quality,
+    )
+
+
+def _picture_asked(request: RelayRequest) -> tuple[str, str]:
+    try:
+        asked = _picture.decode(request.body)
+    except (msgspec.MsgspecError, RecursionError):
+        return "", ""
+    return asked.size or "", asked.quality or ""

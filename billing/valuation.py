@@ -1,0 +1,105 @@
+"""From what the runtime reports to what a worker writes: usage charged, amount, operator's cost.
+
+Counting tokens holds the interpreter's lock: `needs_counting` says when it is due, so that it is done in a
+thread. Must not import: models.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+import msgspec
+
+from billing.admission import SettledRecord
+from billing.admission.open_record import Settlement
+from billing.core.charging import NONE, QUICK_METHOD, REPORTED, ChargedUsage, charged_usage, quick_count
+from billing.outcome_codec import settlement_encode
+from billing.terms import Terms
+from billing.tokenizer import tokens_count
+from relay.core.estimate import METHOD, NO_EVIDENCE, Count, Evidence
+from relay.core.outcomes import RequestOutcome
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """terms: None = the request was not admitted by this process's store and costs nothing."""
+
+    outcome: RequestOutcome
+    evidence: Evidence = field(default=NO_EVIDENCE, repr=False)
+    terms: Terms | None = None
+    account_id: int = 0
+    charges_input_on_leave: bool = False
+
+
+def needs_counting(reported: Reported) -> bool:
+    """Whether tokens must be counted, which takes milliseconds."""
+    is_counted = False
+
+    def count(_text: str) -> int:
+        nonlocal is_counted
+        is_counted = True
+        return 0
+
+    if _is_priced(reported):
+        _charged(reported, count, METHOD)
+    return is_counted
+
+
+def settled_record(reported: Reported, *, count: Count = tokens_count) -> SettledRecord:
+    """Never raises: what cannot be counted is estimated by its size."""
+    settlement = settlement_of(reported, count=count)
+    return SettledRecord(
+        reported.outcome.request_id,
+        settlement_encode(settlement),
+        reported.account_id,
+        settlement.amount_nano,
+    )
+
+
+def settlement_of(reported: Reported, *, count: Count = tokens_count) -> Settlement:
+    outcome, terms = reported.outcome, reported.terms
+    charged = _counted(reported, count) if _is_priced(reported) else _as_reported(outcome)
+    if terms is None:
+        return Settlement(outcome=outcome, usage_source=charged.source)
+    is_answered = any(attempt.committed for attempt in outcome.attempts)
+    return Settlement(
+        outcome=_with_usage(outcome, charged),
+        price_id=terms.price.id if terms.price else None,
+        multiplier_id=terms.multiplier.id if terms.multiplier else None,
+        amount_nano=terms.charge_nano(charged, is_answered=is_answered),
+        usage_source=charged.source,
+        usage_method=charged.method,
+        operator_costs_nano=terms.operator_costs(outcome, charged),
+    )
+
+
+def _is_priced(reported: Reported) -> bool:
+    return reported.terms is not None and reported.terms.price is not None
+
+
+def _as_reported(outcome: RequestOutcome) -> ChargedUsage:
+    """For what nobody pays: nothing is estimated."""
+    return ChargedUsage(outcome.usage, NONE if outcome.usage is None else REPORTED)
+
+
+def _counted(reported: Reported, count: Count) -> ChargedUsage:
+    try:
+        return _charged(reported, count, METHOD)
+    except Exception as error:  # noqa: BLE001  a charge by size is better than an outcome that never settles
+        _logger.warning("tokens could not be counted: %s", type(error).__name__)
+        return _charged(reported, quick_count, QUICK_METHOD)
+
+
+def _charged(reported: Reported, count: Count, method: str) -> ChargedUsage:
+    return charged_usage(
+        reported.outcome,
+        reported.evidence,
+        count,
+        method=method,
+        charges_input_on_leave=reported.charges_input_on_leave,
+    )
+
+
+def _with_usage(outcome: RequestOutcome, charged: ChargedUsage) -> RequestOutcome:
+    return msgspec.structs.replace(outcome, usage=charged.usage)

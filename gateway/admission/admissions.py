@@ -1,0 +1,145 @@
+"""Admission of one request: takes its hold, places and rates in one step of the store, or refuses it."""
+
+import datetime
+from collections.abc import Awaitable, Callable, Sequence
+
+from django.utils import timezone
+
+from billing import metrics
+from billing.admission import AdmissionPort, StoreUnavailable
+from billing.admission.open_record import (
+    AccountState,
+    AccountUnknown,
+    Admission,
+    AdmissionAsk,
+    Admitted,
+    LeaseAsk,
+    OpenRecord,
+    RefusedBalance,
+    RefusedLimit,
+)
+from billing.outcome_codec import open_record_encode
+from billing.selectors.prices import PriceSection
+from billing.terms import Terms, hold_nano, terms_of
+from gateway.admission import asks
+from gateway.admission.open_requests import OpenRequest, OpenRequests
+from gateway.admission.refusals import (
+    balance_refusal,
+    limit_refusal,
+    model_not_priced,
+    store_unavailable,
+)
+from relay.core.errors import Refusal
+from relay.core.request import RelayRequest
+from relay.core.types import Channel
+from relay.upstream.record import draft_outcome
+
+CANDIDATES_MAX = 32
+"""Alternatives offered to the store: enough for every key of some channels."""
+
+LoadAccount = Callable[[int], Awaitable[AccountState]]
+
+
+class Admissions:
+    """One per process. load_account: reads a tenant's balance from the database."""
+
+    def __init__(
+        self, port: AdmissionPort, open_requests: OpenRequests, *, load_account: LoadAccount
+    ) -> None:
+        self._port = port
+        self._open = open_requests
+        self._load_account = load_account
+
+    async def admit(
+        self,
+        request: RelayRequest,
+        channels: Sequence[Channel],
+        prices: PriceSection,
+        *,
+        allows_unpriced: bool,
+        leases: tuple[LeaseAsk, ...] = (),
+    ) -> asks.Candidate | None:
+        """The channel and key whose places were taken, None where none has a ceiling.
+
+        leases: places the request needs beside its tenant's, tested first. Raises Refusal 402, 429, 503.
+        """
+        now = timezone.now()
+        terms = terms_of(request, prices.book, now)
+        if terms.price is None and request.ask.model and not allows_unpriced:
+            raise _counted(model_not_priced(request.ask.model))
+        candidates = _candidates(channels)
+        ask = _ask(request, terms, now, candidates, leases)
+        admission = await self._take(ask)
+        match admission:
+            case RefusedLimit():
+                raise _counted(limit_refusal(admission))
+            case RefusedBalance():
+                raise _counted(balance_refusal(admission))
+            case AccountUnknown():
+                raise _counted(store_unavailable())
+            case Admitted():
+                pass
+        self._open.open(_open_request(ask, terms, admission.candidate))
+        return candidates[admission.candidate] if admission.candidate >= 0 else None
+
+    async def _take(self, ask: AdmissionAsk) -> Admission:
+        """Once more where the store had not seen the account yet."""
+        try:
+            admission = await self._port.admit(self._open.epoch, ask)
+            if isinstance(admission, AccountUnknown):
+                await self._port.accounts_put([await self._load_account(ask.account_id)])
+                admission = await self._port.admit(self._open.epoch, ask)
+        except StoreUnavailable as error:
+            raise _counted(store_unavailable()) from error
+        return admission
+
+
+def _candidates(channels: Sequence[Channel]) -> list[asks.Candidate]:
+    """Empty where no channel or key has a ceiling: then there is nothing to take."""
+    pairs = [(channel, key) for channel in channels for key in channel.keys][:CANDIDATES_MAX]
+    return pairs if asks.has_ceilings(pairs) else []
+
+
+def _ask(
+    request: RelayRequest,
+    terms: Terms,
+    now: datetime.datetime,
+    candidates: Sequence[asks.Candidate],
+    leases: tuple[LeaseAsk, ...],
+) -> AdmissionAsk:
+    is_stream = request.ask.stream
+    return AdmissionAsk(
+        request_id=request.id,
+        account_id=request.caller.tenant_id,
+        hold_nano=hold_nano(request, terms),
+        leases=(*leases, *asks.caller_leases(request.caller, is_stream=is_stream)),
+        rates=asks.rates(request),
+        candidates=tuple(asks.candidate_leases(pair, is_stream=is_stream) for pair in candidates),
+        record=open_record_encode(
+            OpenRecord(
+                draft=draft_outcome(request, now.timestamp()),
+                price_id=terms.price.id if terms.price else None,
+                multiplier_id=terms.multiplier.id if terms.multiplier else None,
+            )
+        ),
+    )
+
+
+def _open_request(ask: AdmissionAsk, terms: Terms, candidate: int) -> OpenRequest:
+    held = {"": tuple(lease.name for lease in ask.leases)}
+    if candidate >= 0:
+        held["first"] = tuple(lease.name for lease in ask.candidates[candidate])
+    return OpenRequest(
+        request_id=ask.request_id,
+        account_id=ask.account_id,
+        hold_nano=ask.hold_nano,
+        terms=terms,
+        record=ask.record,
+        leases=held,
+        tokens_taken={rate.name: rate.amount for rate in ask.rates if rate.name.startswith("tpm:")},
+    )
+
+
+def _counted(refusal: Refusal) -> Refusal:
+    metrics.ADMISSIONS_REFUSED.labels(refusal.code or "").inc()
+    return refusal

@@ -1,0 +1,83 @@
+"""What running requests have used so far, for the store: should this process die, it is booked from that.
+
+Amounts here are quick ones, by the size of what arrived: nothing is tokenized while a request runs.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from billing.admission.open_record import OpenRecord
+from billing.admission.store import Checkpoint
+from billing.core.charging import QUICK_METHOD
+from billing.outcome_codec import open_record_encode
+from gateway.admission.open_requests import OpenRequest
+from relay.core.estimate import BYTES_PER_TOKEN
+from relay.core.outcomes import RequestOutcome
+from relay.core.usage import TokenUsage
+from relay.upstream.running import RunningRequest
+
+AHEAD_S = 10.0
+"""A stream holds what it has cost so far, and what it will cost in this time at its present rate."""
+
+_AT_ONCE = 50
+"""Checkpoints made in one step of the loop: about a millisecond."""
+
+
+class StreamProgress:
+    """`Progress` of `gateway.admission.open_requests`. running: request id → running request."""
+
+    def __init__(self, running: Mapping[str, RunningRequest]) -> None:
+        self._running = running
+        self._seen: dict[str, tuple[int, int, int]] = {}
+
+    async def __call__(self, requests: Iterable[OpenRequest]) -> list[Checkpoint]:
+        """Only of those in which something happened since the last call."""
+        checkpoints: list[Checkpoint] = []
+        seen: dict[str, tuple[int, int, int]] = {}
+        for request in requests:
+            running = self._running.get(request.request_id)
+            if running is None:
+                continue
+            progress = seen[request.request_id] = running.progress
+            if progress != self._seen.get(request.request_id):
+                checkpoints.append(checkpoint_of(request, running))
+                if len(checkpoints) % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        self._seen = seen
+        return checkpoints
+
+
+def checkpoint_of(request: OpenRequest, running: RunningRequest) -> Checkpoint:
+    draft = running.draft()
+    usage = _usage_so_far(draft, running.received_size)
+    terms = request.terms
+    amount_nano = terms.amount_nano(usage) if usage is not None else 0
+    record = OpenRecord(
+        draft=msgspec.structs.replace(draft, usage=usage),
+        price_id=terms.price.id if terms.price else None,
+        multiplier_id=terms.multiplier.id if terms.multiplier else None,
+        amount_nano=amount_nano,
+        is_estimated=usage is not None,
+        usage_method=QUICK_METHOD if usage is not None else "",
+    )
+    age_s = max(time.time() - draft.started_at, 1.0)
+    ahead_nano = int(amount_nano * (1 + AHEAD_S / age_s))
+    request.record = open_record_encode(record)
+    return Checkpoint(
+        request.request_id, request.account_id, max(request.first_hold_nano, ahead_nano), request.record
+    )
+
+
+def _usage_so_far(draft: RequestOutcome, received_size: int) -> TokenUsage | None:
+    """None: nothing has arrived, so nothing is charged."""
+    reported = draft.usage or TokenUsage()
+    if not received_size and not reported.images and not reported.output:
+        return None
+    return msgspec.structs.replace(
+        reported,
+        input=reported.input if reported.input is not None else draft.request_bytes // BYTES_PER_TOKEN,
+        output=max(reported.output or 0, received_size // BYTES_PER_TOKEN),
+    )

@@ -1,0 +1,64 @@
+"""The runtime's recorder: hands an outcome to the courier with the terms it was admitted on."""
+
+import contextlib
+
+from billing.admission import AdmissionPort, StoreUnavailable
+from billing.courier import Courier
+from billing.valuation import Reported
+from gateway.admission.open_requests import OpenRequest, OpenRequests
+from gateway.config import Configuration
+from relay.core.estimate import Evidence
+from relay.core.outcomes import RequestOutcome
+from relay.upstream.aio_tasks import spawn
+
+
+class OutcomeReporter:
+    """`relay.upstream.ports.Recorder`."""
+
+    def __init__(
+        self,
+        open_requests: OpenRequests,
+        courier: Courier,
+        *,
+        port: AdmissionPort,
+        configuration: Configuration,
+    ) -> None:
+        self._open = open_requests
+        self._courier = courier
+        self._configuration = configuration
+        self._port = port
+
+    def report(self, outcome: RequestOutcome, evidence: Evidence) -> None:
+        request = self._open.close(outcome.request_id)
+        if request is None:
+            self._courier.report(Reported(outcome, evidence, account_id=outcome.tenant_id))
+            return
+        if request.tokens_taken:
+            self._correct(request, outcome)
+        self._courier.report(
+            Reported(
+                outcome,
+                evidence,
+                request.terms,
+                request.account_id,
+                charges_input_on_leave=self._charges_input_on_leave(outcome),
+            )
+        )
+
+    def _correct(self, request: OpenRequest, outcome: RequestOutcome) -> None:
+        """Tokens were counted by the prompt's bound; now its true size and the answer's are known."""
+        usage = outcome.usage
+        if usage is not None and usage.input is not None:
+            used = usage.input + (usage.output or 0)
+            amounts = {name: used - taken for name, taken in request.tokens_taken.items()}
+            spawn(self._correct_rates(amounts), name="rates")
+
+    async def _correct_rates(self, amounts: dict[str, int]) -> None:
+        with contextlib.suppress(StoreUnavailable):  # the minute is over sooner than the store is back
+            await self._port.correct_rates(amounts)
+
+    def _charges_input_on_leave(self, outcome: RequestOutcome) -> bool:
+        if not outcome.attempts:
+            return False
+        channel = self._configuration.current.channels.listed.get(outcome.attempts[-1].channel_id)
+        return channel is not None and channel.charge_input_on_leave
