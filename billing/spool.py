@@ -1,7 +1,8 @@
 """Records that nothing outside this process holds when it ends: a file in DATA_DIR, read at the next start.
 
 Written at shutdown only. Shape of a file: 4 bytes number of records; for each 4 bytes length, 4 bytes CRC-32
-(all big endian) and MessagePack of (request id, payload). Must not import: models.
+(all big endian) and MessagePack of (request id, payload, account id, amount in nano-dollars). Files of earlier
+versions have the first two of these. Must not import: models.
 """
 
 import logging
@@ -18,8 +19,18 @@ from billing.admission import SettledRecord
 
 _BATCH = 200
 _HEAD = struct.Struct(">II")
-_decoder = msgspec.msgpack.Decoder(tuple[str, bytes])
 _logger = logging.getLogger(__name__)
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    request_id: str
+    payload: bytes
+    account_id: int = 0
+    amount_nano: int = 0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Entry)
 
 
 def spool_write(directory: Path, records: Sequence[SettledRecord]) -> Path:
@@ -30,7 +41,7 @@ def spool_write(directory: Path, records: Sequence[SettledRecord]) -> Path:
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(len(records).to_bytes(4, "big"))
         for record in records:
-            body = msgspec.msgpack.encode((record.request_id, record.payload))
+            body = _encoder.encode(_entry(record))
             file.write(_HEAD.pack(len(body), zlib.crc32(body)) + body)
         file.flush()
         os.fsync(file.fileno())
@@ -66,6 +77,10 @@ def spool_recover(directory: Path, write: Callable[[Sequence[SettledRecord]], Co
             _logger.error("%s is kept for the next start: %s", path.name, type(error).__name__)  # noqa: TRY400  its text may quote values
 
 
+def _entry(record: SettledRecord) -> _Entry:
+    return _Entry(record.request_id, record.payload, record.account_id, record.amount_nano)
+
+
 def _read(data: bytes) -> tuple[list[SettledRecord], int]:
     """The intact records from the front, and how many there should be."""
     records: list[SettledRecord] = []
@@ -75,6 +90,7 @@ def _read(data: bytes) -> tuple[list[SettledRecord], int]:
         body = data[at + _HEAD.size : at + _HEAD.size + length]
         if not body or len(body) != length or zlib.crc32(body) != checksum:
             break
-        records.append(SettledRecord(*_decoder.decode(body)))
+        entry = _decoder.decode(body)
+        records.append(SettledRecord(entry.request_id, entry.payload, entry.account_id, entry.amount_nano))
         at += _HEAD.size + length
     return records, promised

@@ -30,6 +30,7 @@ __all__ = [
     "StoreUnavailable",
     "admission_forget",
     "admission_port",
+    "memory_store",
     "open_records",
 ]
 
@@ -39,23 +40,24 @@ _DEFAULT_PREFIX = "sluice:"
 @cache
 def admission_port() -> AdmissionPort:
     """The process's one port for the event loop."""
-    return RedisAdmissionPort(settings.REDIS_URL, _prefix()) if settings.REDIS_URL else _memory_store()
+    return RedisAdmissionPort(settings.REDIS_URL, _prefix()) if settings.REDIS_URL else memory_store()
 
 
 @cache
 def open_records() -> OpenRecords:
     """The process's one port for workers and other threads."""
-    return RedisOpenRecords(settings.REDIS_URL, _prefix()) if settings.REDIS_URL else _memory_store()
+    return RedisOpenRecords(settings.REDIS_URL, _prefix()) if settings.REDIS_URL else memory_store().workers
 
 
 def admission_forget() -> None:
     """Build the ports anew on next use: for tests that change settings. Close the async port first."""
-    for made in (admission_port, open_records, _memory_store):
+    for made in (admission_port, open_records, memory_store):
         made.cache_clear()
 
 
 @cache
-def _memory_store() -> MemoryStore:
+def memory_store() -> MemoryStore:
+    """The store behind both ports where `REDIS_URL` is empty: for the mirror."""
     return MemoryStore()
 
 

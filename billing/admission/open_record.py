@@ -14,7 +14,8 @@ RECORD_FORMAT = 1
 
 class LeaseAsk(msgspec.Struct, frozen=True, gc=False):
     """One place under a ceiling. name: what is limited, e.g. `tenant:7`, `tenant:7:streams`, `channel:3`,
-    `upstream_key:9`, `images`; limit: how many places there are, at least 1."""
+    `upstream_key:9`, `images`; limit: how many places there are, at least 1.
+    """
 
     name: str
     limit: int
@@ -22,7 +23,8 @@ class LeaseAsk(msgspec.Struct, frozen=True, gc=False):
 
 class RateAsk(msgspec.Struct, frozen=True, gc=False):
     """A share of what may start within a minute. name: e.g. `rpm:key:5`, `tpm:tenant:7`; amount: how much of
-    `limit` this request takes (1, or its tokens as far as they are known)."""
+    `limit` this request takes (1, or its tokens as far as they are known).
+    """
 
     name: str
     limit: int

@@ -38,7 +38,8 @@ class OpenState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class SettledRecord:
     """payload: the encoded settlement, bytes. account_id, amount_nano: what replaces the hold; 0 = nobody
-    pays."""
+    pays.
+    """
 
     request_id: str
     payload: bytes = field(repr=False)
@@ -58,10 +59,15 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class OpenRestore:
-    """A running record as its process knows it, for a store that forgot it."""
+    """A running record as its process knows it, for a store that forgot it.
+
+    leases: names of those asked for in any case. attempt_leases: (holder, name) of the candidate's, holder
+    "", and of those that `lease` took.
+    """
 
     checkpoint: Checkpoint
     leases: tuple[str, ...] = ()
+    attempt_leases: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,8 @@ class SettledCounts:
 @dataclass(frozen=True, slots=True)
 class Beat:
     """boot_id: changes when the store forgot what it held. was_lost: the epoch had expired (or was never
-    there): its running records must be written again."""
+    there): its running records must be written again.
+    """
 
     boot_id: str
     was_lost: bool
@@ -109,25 +116,29 @@ class AdmissionPort(Protocol):
         self, request_id: str, holder: str, candidates: Sequence[Sequence[LeaseAsk]]
     ) -> int | RefusedLimit:
         """The leases of a further attempt, for `holder` (unique in the request): the index of the first
-        candidate with room. Nothing when the record is gone: 0."""
+        candidate with room. Nothing when the record is gone: 0.
+        """
 
     def release_leases(self, request_id: str, holder: str) -> None:
         """Gives back what `lease` or, for holder "", the admission's candidate took. Queued, never waits."""
 
     def withdraw(self, request_id: str) -> None:
         """The request never ran: its record, hold and leases go. Queued, never waits; sent again until the
-        store took it."""
+        store took it.
+        """
 
     async def checkpoint(self, epoch: str, checkpoints: Sequence[Checkpoint]) -> frozenset[str]:
         """Ids of those whose raised hold the balance does not cover: they keep the old one."""
 
     async def settle(self, records: Sequence[SettledRecord]) -> None:
         """The records wait for a worker from now on; all of them or, on an error, perhaps none. The amount
-        replaces the hold, all leases go."""
+        replaces the hold, all leases go.
+        """
 
     async def beat(self, epoch: str) -> Beat:
         """This process is alive. Every `HEARTBEAT_INTERVAL_S`; without it, the epoch expires after
-        `EPOCH_EXPIRES_S` by the store's clock."""
+        `EPOCH_EXPIRES_S` by the store's clock.
+        """
 
     async def restore(self, epoch: str, records: Sequence[OpenRestore]) -> None:
         """Write running records again: holds and leases are taken whatever the limits say."""
@@ -173,7 +184,8 @@ class OpenRecords(Protocol):
     def claim_abandoned(self, limit: int) -> list[tuple[str, bytes]]:
         """(request id, encoded `OpenRecord`) of running records whose epoch expired, outside the grace
         time; hidden from other callers for 30 s. Booked, they are acknowledged like settled ones, unless
-        they were settled meanwhile."""
+        they were settled meanwhile.
+        """
 
     def acknowledge_abandoned(self, request_ids: Collection[str], accounts: Sequence[AccountState]) -> None:
         """Forget running records that were booked as abandoned; one that was settled meanwhile stays."""

@@ -1,13 +1,16 @@
 """Settings choose the store; a process has one of each port."""
 
-from billing.admission import admission_port, open_records
+from billing.admission import SettledRecord, admission_port, open_records
 from billing.admission.memory import MemoryStore
+from billing.admission.memory.workers import MemoryOpenRecords
 from billing.admission.redis import RedisAdmissionPort, RedisOpenRecords
 
 
-def test_without_redis_one_object_serves_both_ports(memory_settings):
+async def test_without_redis_both_ports_lead_to_one_store(memory_settings):
     assert isinstance(admission_port(), MemoryStore)
-    assert admission_port() is open_records()
+    assert isinstance(open_records(), MemoryOpenRecords)
+    await admission_port().settle([SettledRecord("a", b"payload")])
+    assert open_records().claim(1) == [SettledRecord("a", b"payload")]
     assert admission_port() is admission_port()
 
 

@@ -1,12 +1,19 @@
 """The spool: what could not be recorded when a process ended is recorded when the next one starts."""
 
+import struct
+import zlib
+
+import msgspec
 import pytest
 from django.db import OperationalError
 
 from billing.admission import SettledRecord
 from billing.spool import spool_recover, spool_write
 
-RECORDS = [SettledRecord(f"id-{number}", bytes([number, 0, 255]) * 9) for number in range(5)]
+RECORDS = [
+    SettledRecord(f"id-{number}", bytes([number, 0, 255]) * 9, account_id=number, amount_nano=number + 1)
+    for number in range(5)
+]
 
 
 class Ledger:
@@ -123,3 +130,13 @@ def test_one_bad_file_does_not_stop_the_others(tmp_path):
 
 def test_no_directory_no_spool(tmp_path):
     spool_recover(tmp_path / "none", Ledger())
+
+
+def test_a_file_of_the_version_before_accounts_is_read(tmp_path):
+    body = msgspec.msgpack.encode(("old", b"payload"))
+    head = struct.pack(">III", 1, len(body), zlib.crc32(body))
+    (tmp_path / "outcomes-1.spool").write_bytes(head + body)
+    ledger = Ledger()
+    spool_recover(tmp_path, ledger)
+    assert ledger.seen == [SettledRecord("old", b"payload")]
+    assert names(tmp_path) == []
