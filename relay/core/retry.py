@@ -8,6 +8,7 @@ import datetime
 import re
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
+from enum import StrEnum
 
 from relay.core.end_reasons import ENDINGS, EndReason, HealthEffect
 from relay.core.errors import AttemptFailed, Refusal
@@ -15,6 +16,8 @@ from relay.core.scrubbing import scrub as scrub  # callers of this table scrub w
 from relay.core.scrubbing import word
 
 MAX_RETRY_AFTER_S = 600
+COOLDOWN_S = 30
+"""Of a key that its upstream refused with 429, where `Retry-After` does not ask for more."""
 
 KEY_IS_BAD = frozenset({401, 402, 403})
 """The upstream refuses the key: another one may do, the tenant is never told."""
@@ -35,6 +38,16 @@ _STATUS_OF_KIND = {
 }
 """For an error inside a 200: the status its kind would have come with."""
 
+
+class Reach(StrEnum):
+    """Where the attempt after a failed one may go: as near as this, or farther."""
+
+    SAME_KEY = "same key"
+    NEXT_KEY = "next key"
+    NEXT_CHANNEL = "next channel"
+    NOWHERE = "nowhere"
+
+
 _PARAM = re.compile(r"[A-Za-z0-9_.\[\]-]{1,128}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]*)?", re.ASCII)
 
@@ -51,6 +64,53 @@ def starts_another_attempt(failure: AttemptFailed, *, claimed: bool) -> bool:
     if failure.reason is EndReason.UPSTREAM_ERROR_EVENT and (failure.status or 0) >= 400:
         return _is_retried_status(failure.status or 0, claimed=claimed)
     return ENDINGS[failure.reason].is_retried
+
+
+def reach_of(failure: AttemptFailed, *, claimed: bool) -> Reach:
+    """Where a replayable request that failed so may be tried again.
+
+    A timeout leaves the channel at once: its other keys end at the same upstream. A refused connection and
+    a server error may pass, so the same key comes first.
+    """
+    if not starts_another_attempt(failure, claimed=claimed):
+        return Reach.NOWHERE
+    if is_timeout(failure):
+        return Reach.NEXT_CHANNEL
+    if _is_settings_fault(failure):
+        return Reach.NEXT_KEY
+    is_server_error = 500 <= status_of(failure) <= 599
+    if is_server_error or failure.reason is EndReason.CONNECT_FAILED:
+        return Reach.SAME_KEY
+    return Reach.NEXT_KEY
+
+
+def status_of(failure: AttemptFailed) -> int:
+    """The status it came with, for an error inside a 200 the one it stands for; 0 where there is none."""
+    if failure.reason is EndReason.UPSTREAM_REJECTED:
+        return failure.status or 0
+    if failure.reason is EndReason.UPSTREAM_ERROR_EVENT:
+        status = failure.status or 0
+        return status if status >= 400 else _STATUS_OF_KIND.get(failure.kind or "", 0)
+    return 0
+
+
+def is_timeout(failure: AttemptFailed) -> bool:
+    """Of any phase: a connect that timed out is told apart by its error class alone."""
+    return ENDINGS[failure.reason].is_timeout or (
+        failure.reason is EndReason.CONNECT_FAILED and "timeout" in failure.error_class.lower()
+    )
+
+
+def cooldown_of(failure: AttemptFailed, now: datetime.datetime | None) -> float:
+    """Seconds that the key shall rest: after a 429 only. now: see `parse_retry_after`."""
+    if status_of(failure) != 429:
+        return 0.0
+    return float(max(COOLDOWN_S, parse_retry_after(failure.retry_after, now) or 0))
+
+
+def is_own_fault(failure: AttemptFailed) -> bool:
+    """The request itself is at fault, whatever status says so."""
+    return failure.code in _OWN_FAULTS
 
 
 def rejection_effect(status: int, *, claimed: bool) -> HealthEffect:
@@ -75,7 +135,7 @@ def final_refusal(failures: Sequence[AttemptFailed], *, now: datetime.datetime |
     if all(failure.status in KEY_IS_BAD for failure in failures):
         return _bad_gateway("The gateway's credentials were refused.", "upstream_credentials_exhausted")
     last = failures[-1]
-    if _is_timeout(last):
+    if is_timeout(last):
         return Refusal(504, "The upstream did not answer in time.", kind="api_error", code="upstream_timeout")
     if last.reason is EndReason.RESPONSE_TOO_LARGE:
         return _bad_gateway("The upstream's answer is larger than the gateway accepts.", "response_too_large")
@@ -103,6 +163,11 @@ def parse_retry_after(value: str | None, now: datetime.datetime | None) -> int |
 
 def _is_retried_status(status: int, *, claimed: bool) -> bool:
     return status in _RETRIED_STATUSES or 500 <= status <= 599 or (status == 404 and claimed)
+
+
+def _is_settings_fault(failure: AttemptFailed) -> bool:
+    """The credential or the channel's settings made no request at all: once more would end the same."""
+    return failure.error_class.startswith(("secret_", "configuration_"))
 
 
 def _meaningful_status(failure: AttemptFailed) -> int | None:
@@ -134,13 +199,6 @@ def _default_kind(status: int) -> str:
     if status == 429:
         return "rate_limit_error"
     return "invalid_request_error" if status < 500 else "api_error"
-
-
-def _is_timeout(failure: AttemptFailed) -> bool:
-    """Of any phase: a connect that timed out is told apart by its error class alone."""
-    return ENDINGS[failure.reason].is_timeout or (
-        failure.reason is EndReason.CONNECT_FAILED and "timeout" in failure.error_class.lower()
-    )
 
 
 def _message(failure: AttemptFailed, otherwise: str) -> str:

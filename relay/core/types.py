@@ -179,3 +179,8 @@ class RelayFlags:
     channel_retry_times: int = 1
     retry_times: int = 2
     retry_budget_s: float = 300.0
+    images_failover: bool = False
+    images_failover_ambiguous: bool = False
+    """Also after 500, 502 and other server errors."""
+    images_failover_uncertain: bool = False
+    """Also where nobody knows whether the picture was drawn; includes the server errors."""
