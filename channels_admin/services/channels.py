@@ -5,9 +5,11 @@ from typing import Unpack
 from django.conf import settings
 from django.utils import timezone
 
+from channels_admin.health import Route, RouteKind
 from channels_admin.models import Channel, StreamPolicy
 from channels_admin.services.config_version import configuration_change, row_save, row_switch
 from channels_admin.services.limit_fields import ConcurrencyFields
+from channels_admin.services.route_health import route_forget_failures
 from channels_admin.statuses import RouteStatus
 from relay.core.url_guard import UnsafeUrl, check_base_url
 
@@ -60,6 +62,8 @@ def channel_set_status(*, channel_id: int, status: RouteStatus, reason: str = ""
             version,
             {"status": status.value, "status_reason": reason, "status_changed_at": timezone.now()},
         )
+        if status is RouteStatus.ENABLED:
+            route_forget_failures(Route(RouteKind.CHANNEL, channel.pk))
         return channel
 
 

@@ -8,8 +8,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from channels_admin.crypto import mask, sealer
+from channels_admin.health import Route, RouteKind
 from channels_admin.models import Channel, UpstreamKey
 from channels_admin.services.config_version import configuration_change, row_save, row_switch
+from channels_admin.services.route_health import route_forget_failures
 from channels_admin.statuses import RouteStatus
 from relay.core.upstream_kinds import UPSTREAM_KINDS
 
@@ -67,6 +69,8 @@ def upstream_key_set_status(*, upstream_key_id: int, status: RouteStatus, reason
     with configuration_change() as version:
         key = UpstreamKey.objects.get(pk=upstream_key_id)
         _stamp_status(key, version, status, reason)
+        if status is RouteStatus.ENABLED:
+            route_forget_failures(Route(RouteKind.KEY, key.pk))
         return key
 
 
