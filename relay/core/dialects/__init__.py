@@ -5,11 +5,20 @@ To add one: a module or package beside these, an entry here, its fixtures in tes
 
 from collections.abc import Mapping
 
+from relay.core.dialects.anthropic import ANTHROPIC, ANTHROPIC_COUNT_TOKENS
 from relay.core.dialects.base import Dialect
 from relay.core.dialects.opaque import OPAQUE
 from relay.core.dialects.openai_chat import OPENAI_CHAT
 
-DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (OPENAI_CHAT, OPAQUE)}
+DIALECTS: Mapping[str, Dialect] = {
+    dialect.name: dialect
+    for dialect in (
+        OPENAI_CHAT,
+        ANTHROPIC,
+        ANTHROPIC_COUNT_TOKENS,
+        OPAQUE,
+    )
+}
 
 _BY_FAMILY: Mapping[str, Dialect] = {"chat": OPENAI_CHAT, "chat/completions": OPENAI_CHAT}
 

@@ -7,7 +7,7 @@ into the relay: a frame it cannot read becomes a soft error.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -74,6 +74,8 @@ class StreamFacts:
     received: ReceivedText = field(default_factory=ReceivedText)
     """The same text, for an estimate should the usage never come."""
     tool_call_count: int = 0
+    upstream_tool_started: bool = False
+    """The upstream began to run a tool itself (search, code, MCP): the request must not be asked again."""
     soft_error_count: int = 0
     soft_errors: list[SoftError] = field(default_factory=list)
 
@@ -152,7 +154,22 @@ class Ask(msgspec.Struct, frozen=True):
     message_count: int = 0
     tool_count: int = 0
     body: bytes = b""
-    """The client's bytes as they came. Only for dialects that forward them unread (pass-through)."""
+    """The client's bytes as they came. Only for dialects that forward them so."""
+    model_span: tuple[int, int] | None = None
+    """Where in `body` the model's name stands, if that is a form."""
+    is_raw: bool = False
+    """Whatever comes passes as it came: a stream, JSON or sound. Stream policies do not apply."""
+    known_usage: TokenUsage | None = None
+    """What the request alone tells of its usage: characters to be spoken."""
+
+
+@runtime_checkable
+class ReadsForms(Protocol):
+    """A dialect that also takes requests as multipart forms."""
+
+    def parse_form(self, body: bytes, content_type: str) -> Ask:
+        """Raises `Refusal` (400) naming the field; time linear in the body's size."""
+        ...
 
 
 class Dialect(Protocol):

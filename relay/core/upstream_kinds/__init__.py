@@ -6,10 +6,11 @@ protocol is a dialect and lives in `relay.core.dialects`.
 
 from collections.abc import Mapping
 
+from relay.core.upstream_kinds.anthropic import ANTHROPIC
 from relay.core.upstream_kinds.base import UpstreamKind
 from relay.core.upstream_kinds.openai import OPENAI
 
-UPSTREAM_KINDS: Mapping[str, UpstreamKind] = {kind.name: kind for kind in (OPENAI,)}
+UPSTREAM_KINDS: Mapping[str, UpstreamKind] = {kind.name: kind for kind in (OPENAI, ANTHROPIC)}
 
 
 def speaks(kind: str, dialect: str) -> bool:
