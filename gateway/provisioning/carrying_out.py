@@ -13,7 +13,11 @@ from channels_admin.services import configuration_change
 from gateway.provisioning.channels import channels_provision
 from gateway.provisioning.findings import Findings, Problem, ProvisioningRefused, Report
 from gateway.provisioning.flags import flags_provision
-from gateway.provisioning.prices import prices_provision
+from gateway.provisioning.prices import (
+    cost_prices_provision,
+    group_multipliers_provision,
+    prices_provision,
+)
 from gateway.provisioning.reading import Reading, located, read_text
 from gateway.provisioning.stream_policies import stream_policies_provision
 from gateway.provisioning.tenants import tenants_provision
@@ -63,4 +67,8 @@ def _carry_out(reading: Reading, findings: Findings) -> None:
     channels = zip(located(reading, "channels"), asked.channels, strict=True)
     channels_provision(channels, findings, policy_names=reading.policy_names)
     prices_provision(zip(located(reading, "prices"), asked.prices, strict=True), findings)
+    costs = zip(located(reading, "cost_prices"), asked.cost_prices, strict=True)
+    cost_prices_provision(costs, findings, channel_names=reading.channel_names)
+    multipliers = zip(located(reading, "group_multipliers"), asked.group_multipliers, strict=True)
+    group_multipliers_provision(multipliers, findings)
     tenants_provision(zip(located(reading, "tenants"), asked.tenants, strict=True), findings)

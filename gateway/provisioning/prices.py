@@ -1,59 +1,189 @@
-"""Prices of a file: known by model, group and the time from which they count."""
+"""Prices, cost prices and group multipliers of a file, each known by whom it is for and when it begins."""
 
 import datetime
-from collections.abc import Iterable
-from dataclasses import fields, replace
-from decimal import Decimal
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
 
-from billing.core.prices import PriceParts
-from billing.models import Price
-from billing.services.prices import price_parts, price_set
-from gateway.provisioning.compare import change_text, field_texts
+from billing.core.price_json import image_rates_written, tiers_written
+from billing.core.prices import PART_NAMES, PriceParts, PriceTerms
+from billing.models import CostPrice, GroupMultiplier, Price
+from billing.models.prices import PriceColumns
+from billing.selectors.prices import price_terms
+from billing.services.prices import cost_price_set, group_multiplier_set, price_set
+from channels_admin.models import Channel
+from gateway.provisioning.compare import change_text, change_texts, differing, field_texts
 from gateway.provisioning.findings import Findings
-from gateway.provisioning.schema import ALWAYS, PriceEntry
+from gateway.provisioning.reading import did_you_mean
+from gateway.provisioning.schema import (
+    ALWAYS,
+    CostPriceEntry,
+    GroupMultiplierEntry,
+    PriceEntry,
+    TermsEntry,
+)
 
-PART_NAMES = tuple(field.name for field in fields(PriceParts))
+TERM_NAMES = (*PART_NAMES, "tiers", "image_rates")
+_EMPTY = PriceTerms(parts=PriceParts())
+EntryT = TypeVar("EntryT")
 
 
-def prices_provision(entries: Iterable[tuple[str, PriceEntry]], findings: Findings) -> None:
-    """entries: path in the file, entry."""
-    seen: dict[tuple[str, str, datetime.datetime], str] = {}
-    for path, entry in entries:
-        identity = (entry.model, entry.group, entry.effective_from)
-        if identity in seen:
-            findings.problem(path, f"the same price as {seen[identity]}")
-            continue
-        seen[identity] = path
+def prices_provision(
+    entries: Iterable[tuple[str, PriceEntry]], findings: Findings, *, is_whole: bool = False
+) -> None:
+    """entries: path in the file, entry. is_whole: what an entry does not name is unset, not left as it is."""
+    for path, entry in _once(entries, _price_identity, findings):
         with findings.at(path):
-            _provision(path, entry, findings)
+            _price(path, entry, findings, is_whole=is_whole)
 
 
-def _provision(path: str, entry: PriceEntry, findings: Findings) -> None:
-    given: dict[str, Decimal | None] = {
-        name: getattr(entry, name) for name in PART_NAMES if name in entry.model_fields_set
-    }
-    row = Price.objects.filter(
-        model=entry.model, group=entry.group, effective_from=entry.effective_from, is_closed=False
-    ).first()
-    old = PriceParts() if row is None else price_parts(row)
-    new = replace(old, **given)
-    if row is None and new == PriceParts():
-        findings.problem(path, f"a new price needs at least one of {', '.join(PART_NAMES)}")
+def cost_prices_provision(
+    entries: Iterable[tuple[str, CostPriceEntry]],
+    findings: Findings,
+    *,
+    channel_names: Collection[str] = (),
+    is_whole: bool = False,
+) -> None:
+    """channel_names: channels of the file, refused ones too; those need no second complaint."""
+    for path, entry in _once(entries, _cost_identity, findings):
+        channel = Channel.objects.filter(name=entry.channel).first()
+        if channel is not None:
+            with findings.at(path):
+                _cost_price(path, entry, channel, findings, is_whole=is_whole)
+        elif entry.channel not in channel_names:
+            known = Channel.objects.values_list("name", flat=True)
+            findings.problem(f"{path}.channel", f"no such channel{did_you_mean(entry.channel, known)}")
+
+
+def group_multipliers_provision(
+    entries: Iterable[tuple[str, GroupMultiplierEntry]], findings: Findings
+) -> None:
+    for path, entry in _once(entries, lambda entry: (entry.group, entry.effective_from), findings):
+        with findings.at(path):
+            _multiplier(entry, findings)
+
+
+def _price_identity(entry: PriceEntry) -> tuple[object, ...]:
+    return entry.model, entry.group, entry.effective_from
+
+
+def _cost_identity(entry: CostPriceEntry) -> tuple[object, ...]:
+    return entry.channel, entry.model, entry.effective_from
+
+
+def _once(
+    entries: Iterable[tuple[str, EntryT]], identity: Callable[[EntryT], object], findings: Findings
+) -> Iterator[tuple[str, EntryT]]:
+    """Two entries for one thing: which of them should count?"""
+    seen: dict[object, str] = {}
+    for path, entry in entries:
+        first = seen.setdefault(identity(entry), path)
+        if first == path:
+            yield path, entry
+        else:
+            findings.problem(path, f"the same as {first}")
+
+
+def _price(path: str, entry: PriceEntry, findings: Findings, *, is_whole: bool) -> None:
+    identity = {"model": entry.model, "group": entry.group, "effective_from": entry.effective_from}
+    row = Price.objects.filter(**identity, is_closed=False).first()
+
+    def set_to(terms: PriceTerms) -> None:
+        price_set(
+            model=entry.model,
+            group=entry.group,
+            effective_from=entry.effective_from,
+            parts=terms.parts,
+            tiers=terms.tiers,
+            image_rates=terms.image_rates,
+        )
+
+    what = f"price {entry.model}{_of_group(entry.group)}{_start(entry.effective_from)}"
+    _terms(path, entry, row, set_to, findings, what=what, is_whole=is_whole)
+
+
+def _cost_price(
+    path: str, entry: CostPriceEntry, channel: Channel, findings: Findings, *, is_whole: bool
+) -> None:
+    identity = {"channel": channel, "model": entry.model, "effective_from": entry.effective_from}
+    row = CostPrice.objects.filter(**identity, is_closed=False).first()
+
+    def set_to(terms: PriceTerms) -> None:
+        cost_price_set(
+            channel_id=channel.pk,
+            model=entry.model,
+            effective_from=entry.effective_from,
+            parts=terms.parts,
+            tiers=terms.tiers,
+            image_rates=terms.image_rates,
+        )
+
+    what = f"cost price {entry.model} on {channel.name}{_start(entry.effective_from)}"
+    _terms(path, entry, row, set_to, findings, what=what, is_whole=is_whole)
+
+
+def _terms(
+    path: str,
+    entry: TermsEntry,
+    row: PriceColumns | None,
+    set_to: Callable[[PriceTerms], None],
+    findings: Findings,
+    *,
+    what: str,
+    is_whole: bool,
+) -> None:
+    old = _EMPTY if row is None else price_terms(row)
+    new = entry.terms() if is_whole else _laid_over(old, entry)
+    if row is None and new == _EMPTY:
+        findings.problem(path, f"a new price needs at least one of {', '.join(TERM_NAMES)}")
         return
-    texts = [
-        change_text(name, getattr(old, name), value)
-        for name, value in given.items()
-        if getattr(old, name) != value
-    ]
-    if row is None or texts:
-        price_set(model=entry.model, group=entry.group, effective_from=entry.effective_from, parts=new)
+    before, after = _shown(old), _shown(new)
+    changed = [name for name in TERM_NAMES if before[name] != after[name]]
+    if row is None or changed:
+        set_to(new)
     if row is None:
-        findings.created(_what(entry), field_texts(given))
+        findings.created(what, field_texts({name: after[name] for name in changed}))
     else:
-        findings.compared(_what(entry), texts)
+        findings.compared(what, [change_text(name, before[name], after[name]) for name in changed])
 
 
-def _what(entry: PriceEntry) -> str:
-    group = f" of group {entry.group}" if entry.group else ""
-    start = "" if entry.effective_from == ALWAYS else f" from {entry.effective_from.isoformat()}"
-    return f"price {entry.model}{group}{start}"
+def _multiplier(entry: GroupMultiplierEntry, findings: Findings) -> None:
+    row = GroupMultiplier.objects.filter(
+        group=entry.group, effective_from=entry.effective_from, is_closed=False
+    ).first()
+    what = f"multiplier{_of_group(entry.group)}{_start(entry.effective_from)}"
+    if row is None or row.multiplier != entry.multiplier:
+        group_multiplier_set(
+            group=entry.group, multiplier=entry.multiplier, effective_from=entry.effective_from
+        )
+    wanted = {"multiplier": entry.multiplier}
+    if row is None:
+        findings.created(what, field_texts(wanted))
+    else:
+        findings.compared(what, change_texts(row, differing(row, wanted)))
+
+
+def _laid_over(old: PriceTerms, entry: TermsEntry) -> PriceTerms:
+    """What the entry does not name stays."""
+    new, given = entry.terms(), entry.model_fields_set
+    return PriceTerms(
+        parts=replace(old.parts, **{name: getattr(new.parts, name) for name in PART_NAMES if name in given}),
+        tiers=new.tiers if "tiers" in given else old.tiers,
+        image_rates=new.image_rates if "image_rates" in given else old.image_rates,
+    )
+
+
+def _shown(terms: PriceTerms) -> dict[str, object]:
+    return {
+        **{name: getattr(terms.parts, name) for name in PART_NAMES},
+        "tiers": tiers_written(terms.tiers),
+        "image_rates": image_rates_written(terms.image_rates),
+    }
+
+
+def _of_group(group: str) -> str:
+    return f" of group {group}" if group else ""
+
+
+def _start(effective_from: datetime.datetime) -> str:
+    return "" if effective_from == ALWAYS else f" from {effective_from.isoformat()}"

@@ -45,11 +45,12 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """asked: the sound entries. policy_names: those the file mentions, in unsound entries too."""
+    """asked: the sound entries. policy_names, channel_names: those the file mentions, unsound ones too."""
 
     asked: ProvisioningFile
     problems: tuple[Problem, ...]
     policy_names: frozenset[str]
+    channel_names: frozenset[str]
     positions: Mapping[str, tuple[int, ...]]
     """Section → where in the file each entry of `asked` stands."""
 
@@ -64,7 +65,7 @@ def read_text(text: str, environ: Mapping[str, str]) -> Reading:
         raise UnreadableYaml(Problem("", f"a mapping with {sections} is expected"))
     found: dict[Location, str] = {}
     data = {name: _substituted(part, environ, found, (name,)) for name, part in data.items()}
-    for location, reason in (*_unkeepable(data, ()), *_schema_problems(data)):
+    for location, reason in (*unkeepable(data, ()), *_schema_problems(data)):
         found.setdefault(location, reason)
     for location, reason in _repeats(data):
         found.setdefault(location, reason)
@@ -73,6 +74,7 @@ def read_text(text: str, environ: Mapping[str, str]) -> Reading:
         asked=ProvisioningFile.model_validate(sound),
         problems=tuple(Problem(_path(location), reason) for location, reason in found.items()),
         policy_names=frozenset(_names(data.get("stream_policies"))),
+        channel_names=frozenset(_names(data.get("channels"))),
         positions=positions,
     )
 
@@ -100,15 +102,15 @@ def _substituted(
     return _REFERENCE.sub(put_in, value)
 
 
-def _unkeepable(value: object, location: Location) -> Iterable[tuple[Location, str]]:
+def unkeepable(value: object, location: Location) -> Iterable[tuple[Location, str]]:
     """Texts, and names of fields, that no row could hold."""
     if isinstance(value, dict):
         for name, part in value.items():
-            yield from _unkeepable(name, (*location, name))
-            yield from _unkeepable(part, (*location, name))
+            yield from unkeepable(name, (*location, name))
+            yield from unkeepable(part, (*location, name))
     elif isinstance(value, list):
         for at, part in enumerate(value):
-            yield from _unkeepable(part, (*location, at))
+            yield from unkeepable(part, (*location, at))
     elif isinstance(value, str):
         yield from ((location, reason) for pattern, reason in _UNKEEPABLE.items() if pattern.search(value))
 
@@ -122,10 +124,13 @@ def _schema_problems(data: object) -> Iterable[tuple[Location, str]]:
 
 
 def _reason(detail: ErrorDetails) -> str:
-    """Never pydantic's own text where that could quote the input."""
     kind, location = detail["type"], detail["loc"]
-    if kind == "extra_forbidden":
-        return f"unknown field{_hint(location)}"
+    return f"unknown field{_hint(location)}" if kind == "extra_forbidden" else reason_of(detail)
+
+
+def reason_of(detail: ErrorDetails) -> str:
+    """Never pydantic's own text where that could quote the input."""
+    kind = detail["type"]
     if kind == "value_error":
         return str(detail["ctx"]["error"])
     text = detail["msg"]

@@ -10,8 +10,19 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SecretStr,
+)
 
+from billing.core.price_json import image_rates_read, tiers_read
+from billing.core.prices import PART_NAMES, PriceParts, PriceTerms, Tier
 from channels_admin.statuses import AccessStatus
 from relay.core.types import DisconnectPolicy, KeyMode, StreamMode
 from relay.core.upstream_kinds import UPSTREAM_KINDS
@@ -49,6 +60,9 @@ Usd = Annotated[Decimal, BeforeValidator(_no_switch), Field(ge=0, max_digits=15,
 Balance = Annotated[
     Decimal, BeforeValidator(_no_switch), Field(ge=0, le=BALANCE_MAX_USD, max_digits=19, decimal_places=9)
 ]
+Multiplier = Annotated[Decimal, BeforeValidator(_no_switch), Field(ge=0, max_digits=12, decimal_places=6)]
+Tiers = Annotated[tuple[Tier, ...], PlainValidator(tiers_read)]
+ImageRates = Annotated[dict[str, Decimal], PlainValidator(image_rates_read)]
 Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
 Kind = Annotated[str, AfterValidator(_known_kind)]
 
@@ -105,12 +119,9 @@ class ChannelEntry(Entry):
     status: Literal["enabled", "disabled", "closed"] = "enabled"
 
 
-class PriceEntry(Entry):
-    """Parts are USD per million tokens, `per_call` USD a call; null = falls back to another part."""
+class TermsEntry(Entry):
+    """As the columns of a price (`billing.models.prices.PriceColumns`); null = falls back to another part."""
 
-    model: str
-    group: str = ""
-    effective_from: Moment = ALWAYS
     input: Usd | None = None
     cached_input: Usd | None = None
     cache_write_5m: Usd | None = None
@@ -122,6 +133,36 @@ class PriceEntry(Entry):
     image_input: Usd | None = None
     image_output: Usd | None = None
     per_call: Usd | None = None
+    per_image: Usd | None = None
+    per_audio_second: Usd | None = None
+    per_character: Usd | None = None
+    tiers: Tiers = ()
+    image_rates: ImageRates = {}
+
+    def terms(self) -> PriceTerms:
+        """All of it, what the file does not name unset."""
+        parts = PriceParts(**{name: getattr(self, name) for name in PART_NAMES})
+        return PriceTerms(parts=parts, tiers=self.tiers, image_rates=self.image_rates)
+
+
+class PriceEntry(TermsEntry):
+    model: str
+    group: str = ""
+    effective_from: Moment = ALWAYS
+
+
+class CostPriceEntry(TermsEntry):
+    """channel: its name. model: as it is sent upstream."""
+
+    channel: str
+    model: str
+    effective_from: Moment = ALWAYS
+
+
+class GroupMultiplierEntry(Entry):
+    group: str
+    multiplier: Multiplier
+    effective_from: Moment = ALWAYS
 
 
 class ApiKeyEntry(Entry):
@@ -159,6 +200,8 @@ class ProvisioningFile(Entry):
     stream_policies: list[StreamPolicyEntry] = []
     channels: list[ChannelEntry] = []
     prices: list[PriceEntry] = []
+    cost_prices: list[CostPriceEntry] = []
+    group_multipliers: list[GroupMultiplierEntry] = []
     tenants: list[TenantEntry] = []
 
 
@@ -167,6 +210,8 @@ ENTRIES: dict[tuple[str, ...], type[Entry]] = {
     ("stream_policies",): StreamPolicyEntry,
     ("channels",): ChannelEntry,
     ("prices",): PriceEntry,
+    ("cost_prices",): CostPriceEntry,
+    ("group_multipliers",): GroupMultiplierEntry,
     ("tenants",): TenantEntry,
     ("tenants", "api_keys"): ApiKeyEntry,
 }

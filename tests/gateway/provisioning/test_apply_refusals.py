@@ -12,7 +12,7 @@ CHANNEL = "name: c, base_url: 'https://a.example.com', models: [x], keys: [sk-12
 
 REFUSALS = [
     ("", "the file is empty"),
-    ("[1]", "a mapping with flags, stream_policies, channels, prices, tenants is expected"),
+    ("[1]", "a mapping with flags, stream_policies, channels, prices, cost_prices, group_multipliers, tenants is expected"),
     ("chanels: []", "chanels: unknown field (did you mean channels?)"),
     ("channels: {}", "channels: a list is expected"),
     ("channels: [main]", "channels[0]: a mapping is expected"),
@@ -63,7 +63,7 @@ REFUSALS = [
     ("prices: [{model: m, input: 1.0000000001}]", "prices[0].input: "),
     ("prices: [{model: m, input: 1, effective_from: 2026-01-01T00:00:00}]", "prices[0].effective_from: a time needs Z"),
     ("prices: [{model: m, input: 1, effective_from: 5}]", "prices[0].effective_from: a date or time is expected"),
-    ("prices: [{model: m, input: 1}, {model: m, input: 2}]", "prices[1]: the same price as prices[0]"),
+    ("prices: [{model: m, input: 1}, {model: m, input: 2}]", "prices[1]: the same as prices[0]"),
     ("tenants: [{name: no}]", "tenants[0].name: a text is expected, in quotes"),
     ("tenants: [{name: t, group: 'a b'}]", "tenants[0].group: "),
     ("tenants: [{name: t, balance_usd: -1}]", "tenants[0].balance_usd: "),

@@ -49,6 +49,7 @@ CHANNEL_FIELDS = [
 PRICE_PARTS = [
     "input", "cached_input", "cache_write_5m", "cache_write_1h", "output", "reasoning",
     "audio_input", "audio_output", "image_input", "image_output", "per_call",
+    "per_image", "per_audio_second", "per_character",
 ]  # fmt: skip
 
 

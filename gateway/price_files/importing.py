@@ -1,0 +1,143 @@
+"""A price file → rows, in one transaction and at one configuration version: everything or nothing.
+
+A dry run does the same and takes it back, so it refuses exactly what a real run would refuse.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from django.db import transaction
+from pydantic import ValidationError
+
+from channels_admin.services import configuration_change
+from gateway.price_files.litellm import is_litellm, litellm_prices
+from gateway.price_files.tables import (
+    MAX_BYTES,
+    Format,
+    RawEntry,
+    UnreadablePriceFile,
+    csv_entries,
+    data_read,
+    entries_of,
+    format_of,
+)
+from gateway.provisioning.findings import Findings, Problem, ProvisioningRefused, Report
+from gateway.provisioning.prices import (
+    cost_prices_provision,
+    group_multipliers_provision,
+    prices_provision,
+)
+from gateway.provisioning.reading import did_you_mean, reason_of, unkeepable
+from gateway.provisioning.schema import CostPriceEntry, Entry, GroupMultiplierEntry, PriceEntry
+
+EntryT = TypeVar("EntryT", bound=Entry)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LitellmOptions:
+    """What LiteLLM's list does not say. only: a name or pattern of models."""
+
+    only: str = "*"
+    group: str = ""
+    effective_from: datetime.datetime | None = None
+
+    @property
+    def common(self) -> Mapping[str, object]:
+        fields = {"group": self.group, "effective_from": self.effective_from}
+        return {name: value for name, value in fields.items() if value}
+
+
+def import_file(path: Path, *, is_dry_run: bool = False, litellm: LitellmOptions | None = None) -> Report:
+    """litellm: None = whatever the file is, as it is; a price file of our own refuses such options.
+
+    Errors: ProvisioningRefused with every problem; then nothing was changed.
+    """
+    try:
+        findings, entries = _read(path, litellm)
+    except UnreadablePriceFile as error:
+        raise ProvisioningRefused(str(path), error.problems) from None
+    with configuration_change():
+        _carry_out(entries, findings)
+        report = findings.report(is_dry_run=is_dry_run)
+        if findings.problems or is_dry_run or not report.has_changes:
+            transaction.set_rollback(True)  # the version, too, stays as it was
+    if findings.problems:
+        raise ProvisioningRefused(str(path), findings.problems)
+    return report
+
+
+def _read(path: Path, litellm: LitellmOptions | None) -> tuple[Findings, list[RawEntry]]:
+    kind, text = format_of(path), _text(path)
+    if kind is Format.CSV:
+        data: object = None
+        entries = list(csv_entries(text))
+    else:
+        data = data_read(text, kind)
+        entries = [] if is_litellm(data) else list(entries_of(data))
+    if isinstance(data, dict) and not entries and is_litellm(data):
+        options = litellm or LitellmOptions()
+        found = litellm_prices(data, only=options.only, common=options.common)
+        findings = Findings(found.problems)
+        findings.warnings += found.warnings()
+        return findings, found.entries
+    if litellm is not None:
+        reason = "is no list of LiteLLM's: its entries say themselves what group and start they have"
+        raise UnreadablePriceFile(Problem("", reason))
+    return Findings(), entries
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UnreadablePriceFile(Problem("", error.strerror or "cannot be read")) from error
+    if len(content) > MAX_BYTES:
+        raise UnreadablePriceFile(Problem("", f"is larger than {MAX_BYTES} bytes"))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UnreadablePriceFile(Problem("", "is no UTF-8 text")) from None
+
+
+def _carry_out(entries: Iterable[RawEntry], findings: Findings) -> None:
+    by_section: dict[str, list[RawEntry]] = {}
+    for entry in entries:
+        by_section.setdefault(entry.section, []).append(entry)
+    prices = _sound(by_section.get("prices", ()), PriceEntry, findings)
+    prices_provision(prices, findings, is_whole=True)
+    costs = _sound(by_section.get("cost_prices", ()), CostPriceEntry, findings)
+    cost_prices_provision(costs, findings, is_whole=True)
+    multipliers = _sound(by_section.get("group_multipliers", ()), GroupMultiplierEntry, findings)
+    group_multipliers_provision(multipliers, findings)
+
+
+def _sound(
+    entries: Iterable[RawEntry], schema: type[EntryT], findings: Findings
+) -> Iterable[tuple[str, EntryT]]:
+    """Entries that fit the schema, with their places; the others are told."""
+    sound = []
+    for entry in entries:
+        problems = list(_problems(entry, schema))
+        findings.problems += problems
+        if not problems:
+            sound.append((entry.where, schema.model_validate(dict(entry.fields))))
+    return sound
+
+
+def _problems(entry: RawEntry, schema: type[Entry]) -> Iterable[Problem]:
+    for location, reason in unkeepable(entry.fields, ()):
+        yield Problem(f"{entry.where}.{location[0] if location else ''}", reason)
+    try:
+        schema.model_validate(dict(entry.fields))
+    except ValidationError as error:
+        for detail in error.errors(include_url=False, include_input=False):
+            name = str(detail["loc"][0])[:60] if detail["loc"] else ""
+            if detail["type"] == "extra_forbidden":
+                reason = f"unknown field{did_you_mean(name, schema.model_fields)}"
+            else:
+                reason = reason_of(detail)
+            yield Problem(f"{entry.where}.{name}", reason)
