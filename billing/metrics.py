@@ -3,7 +3,7 @@
 Must not import: Django, anything of billing.
 """
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 SETTLE_FAILURES = Counter(
     "sluice_courier_settle_failures",
@@ -18,6 +18,14 @@ DEAD = Counter("sluice_outcomes_dead", "Outcomes that could not be written and w
 RECORDING_INTERRUPTED = Counter(
     "sluice_recording_interrupted", "Batches given back because database or store did not answer."
 )
+TASKS_INTERRUPTED = Counter(
+    "sluice_tasks_interrupted", "Regular jobs that ended early because database or store did not answer."
+)
+ABANDONED = Counter("sluice_requests_abandoned", "Requests of dead processes that were booked.")
+LEDGER_DRIFTS = Gauge(
+    "sluice_ledger_drifts", "Findings of the ledger's check that still stand.", multiprocess_mode="mostrecent"
+)
+DELETED = Counter("sluice_requests_deleted", "Relay requests deleted because of their age.")
 RECORDS_WRITTEN_AGAIN = Counter(
     "sluice_open_records_written_again",
     "Times a process wrote its open records again, because the store had forgotten them.",

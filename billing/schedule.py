@@ -5,9 +5,13 @@ Must not import: anything. Settings may import it: `CELERY_BEAT_SCHEDULE = BEAT_
 
 from typing import TypedDict
 
+REGULAR_QUEUE = "regular"
+"""Of the jobs below: a worker serves it and the nudges' queue, unless `-Q` says otherwise."""
+
 
 class ScheduleOptions(TypedDict):
     expires: float
+    queue: str
 
 
 class ScheduleEntry(TypedDict):
@@ -18,7 +22,14 @@ class ScheduleEntry(TypedDict):
     options: ScheduleOptions
 
 
+def _every(seconds: float, task: str) -> ScheduleEntry:
+    return {"task": task, "schedule": seconds, "options": {"expires": seconds, "queue": REGULAR_QUEUE}}
+
+
 BEAT_SCHEDULE: dict[str, ScheduleEntry] = {
-    # Finds what a lost nudge, a killed worker or a database outage left behind.
-    "record-settled": {"task": "billing.record_settled", "schedule": 15.0, "options": {"expires": 15.0}},
+    # Finds what a lost nudge, a killed worker or process, or a database outage left behind.
+    "reconcile-open-records": _every(15.0, "billing.reconcile_open_records"),
+    "accounts-publish": _every(15.0, "billing.accounts_publish"),
+    "delete-old-requests": _every(60.0, "billing.delete_old_requests"),
+    "reconcile-ledger": _every(3600.0, "billing.reconcile_ledger"),
 }

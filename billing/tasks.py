@@ -1,14 +1,22 @@
-"""Celery tasks: thin shells around services. They carry no payload; the store says what there is to do."""
+"""Celery tasks: thin shells around services. They carry no payload; store and rows say what there is to do.
+
+In the embedded mode all of them run in the one thread that writes: each ends well before a claim does.
+"""
 
 import logging
 import time
+from collections.abc import Sequence
 
 from celery import shared_task
 from django.conf import settings
 
 from billing import metrics
-from billing.admission import OpenRecords, StoreUnavailable, open_records
+from billing.admission import OpenRecords, SettledRecord, StoreUnavailable, open_records
 from billing.db_errors import TRANSIENT_ERRORS
+from billing.services.account_states import account_states_publish, accounts_publish_changed
+from billing.services.ledger_check import ledger_check
+from billing.services.reconciling import abandoned_requests_book, settled_records_forget_final
+from billing.services.retention import requests_delete_old
 from billing.services.settled_records import settled_records_write
 from billing.spool import spool_recover
 
@@ -34,9 +42,59 @@ def record_settled() -> None:
         _Outage.note(error)
 
 
+@shared_task(name="billing.reconcile_open_records")
+def reconcile_open_records() -> None:
+    """Find what a step that failed left behind: lost acknowledgements and nudges, dead processes."""
+    try:
+        store = open_records()
+        store.beat()
+        if forgotten := settled_records_forget_final(store):
+            _logger.warning("the store held %d settled records that were written before", forgotten)
+        if abandoned := abandoned_requests_book(store):
+            metrics.ABANDONED.inc(abandoned)
+            _logger.warning("%d requests of dead processes were booked as abandoned", abandoned)
+    except (StoreUnavailable, *TRANSIENT_ERRORS) as error:
+        _interrupted("reconcile_open_records", error)
+        return
+    record_settled()
+
+
+@shared_task(name="billing.accounts_publish")
+def accounts_publish() -> None:
+    """Bring the store the balances that changed since the last run, should a message have got lost."""
+    try:
+        accounts_publish_changed()
+    except (StoreUnavailable, *TRANSIENT_ERRORS) as error:
+        _interrupted("accounts_publish", error)
+
+
+@shared_task(name="billing.reconcile_ledger")
+def reconcile_ledger() -> None:
+    """Check each account's chain from where the last check ended, and roll-ups against the ledger."""
+    try:
+        ledger_check(budget_s=TIME_BUDGET_S)
+    except TRANSIENT_ERRORS as error:
+        _interrupted("reconcile_ledger", error)
+
+
+@shared_task(name="billing.delete_old_requests")
+def delete_old_requests() -> None:
+    """Retention: requests older than `RETENTION_DAYS` go; ledger and roll-ups stay."""
+    try:
+        requests_delete_old(open_records())
+    except (StoreUnavailable, *TRANSIENT_ERRORS) as error:
+        _interrupted("delete_old_requests", error)
+
+
 def record_spooled() -> None:
     """Record what earlier processes left in DATA_DIR. Never raises. No task: the files are on this host."""
-    spool_recover(settings.DATA_DIR, settled_records_write)
+    spool_recover(settings.DATA_DIR, _record_spooled)
+
+
+def _record_spooled(records: Sequence[SettledRecord]) -> frozenset[str]:
+    recording = settled_records_write(records)
+    account_states_publish(recording.accounts)
+    return recording.done
 
 
 def _record_batch(store: OpenRecords) -> bool:
@@ -44,14 +102,19 @@ def _record_batch(store: OpenRecords) -> bool:
     records = store.claim(CLAIM_MAX)
     if records:
         try:
-            written = settled_records_write(records)
+            recording = settled_records_write(records)
         except TRANSIENT_ERRORS:
             # Not left to the end of the claim: the process may end before that.
             store.release([record.request_id for record in records])
             raise
-        store.acknowledge(written)
+        store.acknowledge(recording.done, recording.accounts)
         _Outage.end()
     return len(records) == CLAIM_MAX
+
+
+def _interrupted(task: str, error: Exception) -> None:
+    metrics.TASKS_INTERRUPTED.inc()
+    _logger.warning("%s was interrupted (%s); its next run goes on", task, type(error).__name__)
 
 
 class _Outage:

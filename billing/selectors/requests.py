@@ -4,13 +4,23 @@ import datetime
 from dataclasses import dataclass
 from uuid import UUID
 
-from billing.admission import RecordState
+from billing.admission import OpenState, RecordState
 from billing.models import Attempt, RelayRequest, UsageRecord, UsageSource
-from billing.outcome_codec import UnreadableOutcome, outcome_decode
-from billing.services.outcome_rows import attempt_row, request_row, usage_parts, usage_row
+from billing.outcome_codec import UnreadableOutcome, open_record_decode, settlement_decode
+from billing.services.outcome_rows import rows_of, usage_parts
 from relay.core.usage import TokenUsage
 
+RUNNING = "running"
 SETTLED = "settled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningView:
+    """A request that is not over: nothing else is certain yet."""
+
+    id: str
+    object: str = "relay.request"
+    state: str = RUNNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +42,8 @@ class AttemptView:
 class RequestView:
     """state: "settled" (its row is still to be written), "final" or "abandoned".
 
-    usage: None when nothing was reported. cost_nano: nano-dollars; None = not charged yet.
+    usage: None when nothing was reported. cost_nano: what is charged, nano-dollars, known from "settled" on;
+    None = not charged. estimated: it rests on counted text.
     """
 
     id: str
@@ -68,19 +79,29 @@ def request_view(tenant_id: int, request_id: str) -> RequestView | None:
     return _view(row, attempts, getattr(row, "usage", None), row.state)
 
 
-def settled_view(tenant_id: int, record: RecordState | None) -> RequestView | None:
+def open_view(tenant_id: int, record: RecordState | None) -> RequestView | RunningView | None:
     """From the store, before the row exists. None: nothing there, unreadable, or another tenant's."""
-    if record is None:
-        return None
     try:
-        outcome = outcome_decode(record.payload)
-        row = request_row(outcome)
-        attempts = [attempt_row(row.pk, attempt) for attempt in outcome.attempts]
+        if record is None:
+            return None
+        if record.state is OpenState.RUNNING:
+            return _running(tenant_id, record)
+        return _settled(tenant_id, record)
     except (UnreadableOutcome, ValueError):
         return None
-    if outcome.tenant_id != tenant_id:
+
+
+def _running(tenant_id: int, record: RecordState) -> RunningView | None:
+    draft = open_record_decode(record.payload).draft
+    return RunningView(id=draft.request_id) if draft.tenant_id == tenant_id else None
+
+
+def _settled(tenant_id: int, record: RecordState) -> RequestView | None:
+    settlement = settlement_decode(record.payload)
+    if settlement.outcome.tenant_id != tenant_id:
         return None
-    return _view(row, attempts, usage_row(row.pk, outcome.usage), SETTLED)
+    rows = rows_of(settlement)
+    return _view(rows.request, list(rows.attempts), rows.usage, SETTLED)
 
 
 def _view(row: RelayRequest, attempts: list[Attempt], usage: UsageRecord | None, state: str) -> RequestView:

@@ -1,16 +1,87 @@
-"""`RequestOutcome` → unsaved rows. Foreign text is bounded here, so that it cannot fail an insert.
+"""`Settlement` and `OpenRecord` → unsaved rows. Foreign text is bounded: it cannot fail an insert.
 
 Pure but for the model classes: no query.
 """
 
 import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.db import models
 
-from billing.models import Attempt, RelayRequest, UsageRecord, UsageSource
+from billing.admission.open_record import OpenAttempt, OpenRecord, Settlement
+from billing.models import Attempt, RelayRequest, RequestState, UsageRecord, UsageSource
+from relay.core.end_reasons import EndReason
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.usage import TokenUsage
+
+_AMOUNT_MAX_NANO = 10**15
+"""A million USD for one request is a mistake, which a person should see (as a dead outcome)."""
+_NO_COSTS: Mapping[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRows:
+    """All rows of one relay request. `request.cost_nano` is what it is charged, nano-dollars."""
+
+    request: RelayRequest
+    attempts: tuple[Attempt, ...]
+    usage: UsageRecord
+
+
+def rows_of(record: Settlement | OpenRecord) -> RequestRows:
+    """Errors: ValueError when the id is no UUID, a time cannot be one, or the amount is out of range."""
+    return _settled_rows(record) if isinstance(record, Settlement) else _abandoned_rows(record)
+
+
+def _settled_rows(settlement: Settlement) -> RequestRows:
+    outcome, costs = settlement.outcome, settlement.operator_costs_nano
+    row = request_row(outcome)
+    row.operator_cost_nano = sum(costs.values()) if costs else None
+    _price(row, settlement)
+    usage = usage_row(row.pk, outcome.usage, settlement.usage_source, settlement.usage_method)
+    row.estimated = usage.source == UsageSource.ESTIMATED
+    attempts = tuple(attempt_row(row.pk, attempt, costs) for attempt in outcome.attempts)
+    return RequestRows(row, attempts, usage)
+
+
+def _abandoned_rows(record: OpenRecord) -> RequestRows:
+    """As of the last checkpoint: the process that ran it is gone."""
+    row = request_row(record.draft)
+    row.state = RequestState.ABANDONED
+    row.estimated = record.is_estimated
+    _price(row, record)
+    source = UsageSource.ESTIMATED if record.is_estimated else UsageSource.REPORTED
+    usage = usage_row(row.pk, record.draft.usage, source, record.usage_method)
+    told = {attempt.number: attempt for attempt in record.draft.attempts}
+    for attempt in record.attempts:
+        told.setdefault(attempt.number, _unfinished(record.draft, attempt))
+    return RequestRows(row, tuple(attempt_row(row.pk, told[number]) for number in sorted(told)), usage)
+
+
+def _price(row: RelayRequest, record: Settlement | OpenRecord) -> None:
+    if not 0 <= record.amount_nano <= _AMOUNT_MAX_NANO:
+        raise ValueError("a charge out of range")
+    row.cost_nano = record.amount_nano
+    row.price_id = record.price_id
+    row.multiplier_id = record.multiplier_id
+
+
+def _unfinished(draft: RequestOutcome, attempt: OpenAttempt) -> AttemptOutcome:
+    return AttemptOutcome(
+        number=attempt.number,
+        channel_id=attempt.channel_id,
+        channel_name=attempt.channel_name,
+        upstream_key_id=attempt.upstream_key_id,
+        upstream_host="",
+        model_sent=attempt.model_sent,
+        stream_asked=draft.stream_asked,
+        stream_sent=draft.stream_asked,
+        end_reason=EndReason.ABANDONED,
+        decision="its process ended before it could tell more",
+        started_at=attempt.started_at,
+    )
 
 
 def request_row(outcome: RequestOutcome) -> RelayRequest:
@@ -28,6 +99,7 @@ def request_row(outcome: RequestOutcome) -> RelayRequest:
         response_bytes=outcome.response_bytes,
         message_count=outcome.message_count,
         tool_count=outcome.tool_count,
+        possible_duplicates=sum(attempt.possible_duplicate_charge for attempt in outcome.attempts),
         **_texts(
             RelayRequest,
             group=outcome.group,
@@ -43,7 +115,10 @@ def request_row(outcome: RequestOutcome) -> RelayRequest:
     )
 
 
-def attempt_row(request_id: UUID, attempt: AttemptOutcome) -> Attempt:
+def attempt_row(
+    request_id: UUID, attempt: AttemptOutcome, costs_nano: Mapping[int, int] = _NO_COSTS
+) -> Attempt:
+    """costs_nano: what attempts cost the operator, by their number."""
     return Attempt(
         request_id=request_id,
         number=attempt.number,
@@ -78,6 +153,7 @@ def attempt_row(request_id: UUID, attempt: AttemptOutcome) -> Attempt:
         usage=None if attempt.usage is None else usage_parts(attempt.usage),
         possible_duplicate_charge=attempt.possible_duplicate_charge,
         is_hedge=attempt.is_hedge,
+        operator_cost_nano=costs_nano.get(attempt.number),
         **_texts(
             Attempt,
             channel_name=attempt.channel_name,
@@ -91,11 +167,13 @@ def attempt_row(request_id: UUID, attempt: AttemptOutcome) -> Attempt:
     )
 
 
-def usage_row(request_id: UUID, usage: TokenUsage | None) -> UsageRecord:
+def usage_row(request_id: UUID, usage: TokenUsage | None, source: str, method: str = "") -> UsageRecord:
     """One row even for nothing: a request without usage says so itself."""
     if usage is None:
         return UsageRecord(request_id=request_id, source=UsageSource.NONE)
-    return UsageRecord(request_id=request_id, source=UsageSource.REPORTED, **usage_parts(usage))
+    return UsageRecord(
+        request_id=request_id, source=source, **usage_parts(usage), **_texts(UsageRecord, method=method)
+    )
 
 
 def usage_parts(usage: TokenUsage | UsageRecord) -> dict[str, int | None]:

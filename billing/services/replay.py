@@ -4,7 +4,7 @@ from django.utils import timezone
 
 from billing.db_errors import TRANSIENT_ERRORS
 from billing.models import DeadOutcome
-from billing.outcome_codec import outcome_decode
+from billing.outcome_codec import record_decode
 from billing.services.dead_outcomes import dead_outcome_keep
 from billing.services.requests import request_record_or_raise
 
@@ -17,7 +17,7 @@ def dead_outcome_replay(dead: DeadOutcome) -> bool:
     """
     payload = bytes(dead.payload)
     try:
-        request_record_or_raise(outcome_decode(payload))
+        request_record_or_raise(record_decode(payload))
     except TRANSIENT_ERRORS:
         raise
     except Exception as error:  # noqa: BLE001  shown to the operator by its class

@@ -1,25 +1,24 @@
-"""Writing what settled: requests, attempts and usage, each exactly once.
+"""Writing what settled or was abandoned: requests, attempts, usage, charges and roll-ups, each exactly once.
 
-The request's row is the only guard: attempts and usage are written for the ids whose insert was new, in
-the same transaction, so that a repeated, doubled or reordered batch changes nothing.
+The request's row is the only guard: everything else is written for the ids whose insert was new, or whose
+row said `abandoned`, in the same transaction, so that a repeated, doubled or reordered batch changes nothing.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db import transaction
-
 from billing import metrics
+from billing.admission.open_record import AccountState, OpenRecord, Settlement
 from billing.db_errors import TRANSIENT_ERRORS
-from billing.models import Attempt, UsageRecord
-from billing.outcome_codec import outcome_encode
+from billing.outcome_codec import open_record_encode, settlement_encode
+from billing.services.booking import requests_book
 from billing.services.dead_outcomes import dead_outcome_keep
-from billing.services.guarded_insert import rows_insert_new
-from billing.services.outcome_rows import attempt_row, request_row, usage_row
-from relay.core.outcomes import RequestOutcome
+from billing.services.outcome_rows import rows_of
 
 _logger = logging.getLogger(__name__)
+
+Record = Settlement | OpenRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,68 +26,91 @@ class Recording:
     """What became of a batch, as request ids. `dead` ones are kept as DeadOutcome rows.
 
     An outcome in none of the three was neither written nor kept: its record must stay in the store.
+    accounts: of the tenants whose requests are written, now or before; the store takes them with the ids.
     """
 
     new: frozenset[str] = frozenset()
     repeated: frozenset[str] = frozenset()
     dead: frozenset[str] = frozenset()
+    accounts: tuple[AccountState, ...] = ()
+
+    @property
+    def done(self) -> frozenset[str]:
+        """The store may forget these."""
+        return self.new | self.repeated | self.dead
 
     def __or__(self, other: "Recording") -> "Recording":
-        return Recording(self.new | other.new, self.repeated | other.repeated, self.dead | other.dead)
+        return Recording(
+            self.new | other.new,
+            self.repeated | other.repeated,
+            self.dead | other.dead,
+            newest_states((*self.accounts, *other.accounts)),
+        )
 
 
-def requests_record(outcomes: Sequence[RequestOutcome]) -> Recording:
+def requests_record(records: Sequence[Record]) -> Recording:
     """One transaction for all; if that fails for another reason than the moment, one for each.
 
     Errors: `TRANSIENT_ERRORS`; what was written before stays, and a repeat does no harm.
     """
     try:
-        recording = _write(outcomes)
+        recording = _write(records)
     except TRANSIENT_ERRORS:
         raise
     except Exception as error:  # noqa: BLE001  one bad outcome must not hold up the others
-        _logger.warning("a batch of %d outcomes failed: %s", len(outcomes), type(error).__name__)
-        recording = _write_singly(outcomes)
+        _logger.warning("a batch of %d outcomes failed: %s", len(records), type(error).__name__)
+        recording = _write_singly(records)
     metrics.RECORDED.inc(len(recording.new))
     metrics.REPEATED.inc(len(recording.repeated))
     return recording
 
 
-def request_record_or_raise(outcome: RequestOutcome) -> Recording:
-    """One outcome, for a replay: the caller hears why it fails."""
-    return _write([outcome])
+def request_record_or_raise(record: Record) -> Recording:
+    """One record, for a replay: the caller hears why it fails."""
+    return _write([record])
 
 
-def _write(outcomes: Sequence[RequestOutcome]) -> Recording:
-    rows = {outcome.request_id: request_row(outcome) for outcome in reversed(outcomes)}
-    # In the order of their keys: two workers with the same records wait for each other, never in a ring.
-    ordered = sorted(rows.values(), key=lambda row: row.pk)
-    by_id = {outcome.request_id: outcome for outcome in reversed(outcomes)}
-    with transaction.atomic():
-        new = rows_insert_new(ordered)
-        fresh = [(rows[key].pk, outcome) for key, outcome in by_id.items() if rows[key].pk in new]
-        Attempt.objects.bulk_create(
-            attempt_row(pk, attempt) for pk, outcome in fresh for attempt in outcome.attempts
-        )
-        UsageRecord.objects.bulk_create(usage_row(pk, outcome.usage) for pk, outcome in fresh)
-    written = frozenset(outcome.request_id for _, outcome in fresh)
-    return Recording(new=written, repeated=frozenset(rows) - written)
+def newest_states(states: Iterable[AccountState]) -> tuple[AccountState, ...]:
+    """One for each account."""
+    newest: dict[int, AccountState] = {}
+    for state in states:
+        if state.account_id not in newest or newest[state.account_id].seq < state.seq:
+            newest[state.account_id] = state
+    return tuple(newest.values())
 
 
-def _write_singly(outcomes: Sequence[RequestOutcome]) -> Recording:
+def _write(records: Sequence[Record]) -> Recording:
+    if not records:
+        return Recording()
+    rows = [rows_of(record) for record in records]
+    booking = requests_book(rows)
+    ids = {_id_of(record): one.request.pk for record, one in zip(records, rows, strict=True)}
+    new = frozenset(request_id for request_id, key in ids.items() if key in booking.written)
+    return Recording(new=new, repeated=frozenset(ids) - new, accounts=booking.accounts)
+
+
+def _write_singly(records: Sequence[Record]) -> Recording:
     recording = Recording()
-    for outcome in outcomes:
-        recording |= _write_or_keep(outcome)
+    for record in records:
+        recording |= _write_or_keep(record)
     return recording
 
 
-def _write_or_keep(outcome: RequestOutcome) -> Recording:
+def _write_or_keep(record: Record) -> Recording:
     try:
-        return _write([outcome])
+        return _write([record])
     except TRANSIENT_ERRORS:
         raise
     except Exception as error:  # noqa: BLE001  kept as a DeadOutcome, with its class
         is_kept = dead_outcome_keep(
-            request_id=outcome.request_id, payload=outcome_encode(outcome), error_class=type(error).__name__
+            request_id=_id_of(record), payload=_payload_of(record), error_class=type(error).__name__
         )
-        return Recording(dead=frozenset({outcome.request_id} if is_kept else ()))
+        return Recording(dead=frozenset({_id_of(record)} if is_kept else ()))
+
+
+def _id_of(record: Record) -> str:
+    return (record.outcome if isinstance(record, Settlement) else record.draft).request_id
+
+
+def _payload_of(record: Record) -> bytes:
+    return settlement_encode(record) if isinstance(record, Settlement) else open_record_encode(record)

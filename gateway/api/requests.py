@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
 from billing.admission import RecordState, StoreUnavailable, admission_port
-from billing.selectors.requests import RequestView, request_view, settled_view
+from billing.selectors.requests import RequestView, RunningView, open_view, request_view
 from gateway import wiring
 from gateway.relay_flow import caller_of
 from relay.core.errors import Refusal
@@ -30,7 +30,7 @@ async def request_detail(request: HttpRequest, request_id: str) -> HttpResponse:
     return HttpResponse(msgspec.json.encode(view), content_type="application/json")
 
 
-async def _recorded(tenant_id: int, request_id: str) -> RequestView | None:
+async def _recorded(tenant_id: int, request_id: str) -> RequestView | RunningView | None:
     """In the order in which an outcome travels: each place has it before the one behind gives it up."""
     try:
         canonical = str(uuid.UUID(request_id))
@@ -38,7 +38,7 @@ async def _recorded(tenant_id: int, request_id: str) -> RequestView | None:
         return None
     state = wiring.current().courier.undelivered(canonical) or await _stored(canonical)
     run = wiring.current().threads.run
-    view = await run(settled_view, tenant_id, state) if state is not None else None
+    view = await run(open_view, tenant_id, state) if state is not None else None
     return view or await run(request_view, tenant_id, canonical)
 
 

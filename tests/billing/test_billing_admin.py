@@ -13,13 +13,12 @@ from django.urls import reverse
 from billing.admin import base
 from billing.core.prices import PriceParts
 from billing.models import Account, Attempt, DeadOutcome, LedgerEntry, Price, RelayRequest
-from billing.services import requests as service
+from billing.services import booking
 from billing.services.ledger import account_open
 from billing.services.prices import price_set
-from billing.services.requests import requests_record
 from channels_admin.roles import Role
 from relay.core.end_reasons import EndReason
-from tests.factories.billing import attempt_make, outcome_make, owner_make
+from tests.factories.billing import attempt_make, outcome_make, outcomes_record, owner_make
 
 pytestmark = [
     pytest.mark.django_db,
@@ -47,10 +46,10 @@ def rows_make(count: int):
     for number in range(count):
         owner = owner_make()
         attempts = tuple(attempt_make(channel_id=owner.channel.pk, number=place) for place in (1, 2))
-        requests_record([outcome_make(owner, attempts=attempts)])
+        outcomes_record([outcome_make(owner, attempts=attempts)])
         account_open(tenant=owner.tenant, balance_usd=Decimal("12.5"))
         price_set(model=f"m-{number}-{Price.objects.count()}", parts=price_values, effective_from=NEW_YEAR)
-        requests_record([outcome_make(owner, status=-1)])
+        outcomes_record([outcome_make(owner, status=-1)])
 
 
 def queries_of(client, address: str) -> list[str]:
@@ -84,7 +83,7 @@ def test_a_list_never_counts_a_table(chief, model):
 
 def test_the_paginator_ends_at_its_bound(monkeypatch):
     monkeypatch.setattr(base, "ROWS_MAX", 3)
-    requests_record([outcome_make(owner_make()) for _ in range(5)])
+    outcomes_record([outcome_make(owner_make()) for _ in range(5)])
     assert base.BoundedPaginator(RelayRequest.objects.order_by("-id"), 2).count == 3
 
 
@@ -99,7 +98,7 @@ def test_request_detail_costs_the_same_for_many_attempts(chief):
         )
         for count in (1, 5)
     )
-    requests_record([few, many])
+    outcomes_record([few, many])
     chief.get(page(RelayRequest, "change", few.request_id))
     first = len(queries_of(chief, page(RelayRequest, "change", few.request_id)))
     assert len(queries_of(chief, page(RelayRequest, "change", many.request_id))) == first
@@ -117,7 +116,7 @@ def test_request_detail_shows_attempts_with_timings_and_ends(chief):
         attempt_make(channel_id=owner.channel.pk, channel_name="south", number=2),
     )
     outcome = outcome_make(owner, attempts=attempts)
-    requests_record([outcome])
+    outcomes_record([outcome])
     text = chief.get(page(RelayRequest, "change", outcome.request_id)).content.decode()
     for shown in (
         "north",
@@ -141,7 +140,7 @@ def three_ends():
         )
         for reason in (EndReason.COMPLETED, EndReason.COMPLETED_WITHOUT_TERMINAL, EndReason.IDLE_TIMEOUT)
     }
-    requests_record(list(made.values()))
+    outcomes_record(list(made.values()))
     return made
 
 
@@ -274,10 +273,10 @@ def test_prices_are_closed_after_a_question(chief):
 def test_replay_writes_what_can_be_written(chief, monkeypatch):
     outcome = outcome_make(owner_make())
     with monkeypatch.context() as patch:
-        patch.setattr(service, "rows_insert_new", lambda rows: 1 / 0)
-        requests_record([outcome])
+        patch.setattr(booking, "rows_insert_new", lambda rows: 1 / 0)
+        outcomes_record([outcome])
     hopeless = outcome_make(owner_make(), status=-1)
-    requests_record([hopeless])
+    outcomes_record([hopeless])
     chosen = list(DeadOutcome.objects.values_list("pk", flat=True))
     answer = chief.post(page(DeadOutcome), {"action": "replay", "_selected_action": chosen}, follow=True)
     told = " ".join(str(message) for message in answer.context["messages"])

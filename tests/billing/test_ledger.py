@@ -7,7 +7,8 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from billing.models import Account, EntryKind, LedgerEntry
-from billing.services.ledger import account_open, entry_post
+from billing.services.ledger import account_open
+from billing.services.ledger_entries import EntryDraft, accounts_lock, entries_post
 from tests.factories.billing import owner_make
 
 pytestmark = pytest.mark.django_db
@@ -56,29 +57,32 @@ def test_no_account_opens_with_an_infinite_balance(tenant, usd):
     assert Account.objects.count() == 0
 
 
+def post(tenant, *amounts: int, kind=EntryKind.CHARGE, source="charge") -> None:
+    drafts = [
+        EntryDraft(tenant_id=tenant.pk, kind=kind, source=f"{source}:{number}", amount_nano=amount)
+        for number, amount in enumerate(amounts, start=1)
+    ]
+    with transaction.atomic():
+        entries_post(accounts_lock([tenant.pk]), drafts)
+
+
 def test_entries_form_a_chain(tenant):
     account_open(tenant=tenant, balance_usd=Decimal(1))
-    for number, amount in enumerate((-250_000_000, 0, 30), start=1):
-        with transaction.atomic():
-            account = Account.objects.select_for_update().get(tenant=tenant)
-            entry_post(account=account, kind=EntryKind.CHARGE, source=f"charge:{number}", amount_nano=amount)
+    post(tenant, -250_000_000, 0, 30)
     entries = list(LedgerEntry.objects.order_by("account_seq"))
     assert [entry.account_seq for entry in entries] == [1, 2, 3, 4]
     assert [entry.balance_after_nano for entry in entries] == [10**9, 750_000_000, 750_000_000, 750_000_030]
     account = Account.objects.get(tenant=tenant)
     assert (account.balance_nano, account.account_seq) == (750_000_030, 4)
+    assert account.changed_at == entries[-1].created_at
 
 
 def test_a_source_is_posted_once(tenant):
     account_open(tenant=tenant, balance_usd=Decimal(1))
-    for _ in range(2):
-        try:
-            with transaction.atomic():
-                account = Account.objects.select_for_update().get(tenant=tenant)
-                entry_post(account=account, kind=EntryKind.TOP_UP, source="topup:7", amount_nano=5)
-        except IntegrityError:
-            pass
-    assert LedgerEntry.objects.filter(source="topup:7").count() == 1
+    post(tenant, 5, kind=EntryKind.TOP_UP, source="topup")
+    with pytest.raises(IntegrityError):
+        post(tenant, 5, kind=EntryKind.TOP_UP, source="topup")
+    assert LedgerEntry.objects.filter(source="topup:1").count() == 1
     assert Account.objects.get(tenant=tenant).balance_nano == 1_000_000_005
 
 

@@ -107,7 +107,7 @@ def test_other_threads_see_the_configured_celery_app():
     assert seen == ["sluice"]
 
 
-@pytest.mark.parametrize(("eager", "jobs"), [(True, 1), (False, 0)])
+@pytest.mark.parametrize(("eager", "jobs"), [(True, len(BEAT_SCHEDULE)), (False, 0)])
 def test_beat_runs_here_only_without_a_broker(set_eager, eager, jobs):
     set_eager(eager)
     assert len(Nudger.from_settings()._schedule) == jobs

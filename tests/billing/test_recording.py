@@ -14,17 +14,15 @@ from hypothesis import strategies as st
 from billing.admission import SettledRecord
 from billing.models import Attempt, DeadOutcome, RelayRequest, UsageRecord, UsageSource
 from billing.outcome_codec import outcome_decode, outcome_encode
-from billing.services import dead_outcomes
-from billing.services import requests as service
+from billing.services import booking, dead_outcomes
 from billing.services.guarded_insert import rows_insert_new
 from billing.services.outcome_rows import request_row
 from billing.services.replay import dead_outcome_replay
-from billing.services.requests import requests_record
 from billing.services.settled_records import settled_records_write
 from relay.core.end_reasons import EndReason
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.usage import TokenUsage
-from tests.factories.billing import attempt_make, outcome_make, owner_make
+from tests.factories.billing import attempt_make, outcome_make, outcomes_record, owner_make
 
 pytestmark = pytest.mark.django_db
 
@@ -41,7 +39,7 @@ def columns_of(row, outcome, skip: set[str]) -> dict[str, tuple[object, object]]
 
 def test_every_field_of_an_outcome_arrives(owner):
     outcome = outcome_make(owner)
-    recording = requests_record([outcome])
+    recording = outcomes_record([outcome])
     assert recording.new == {outcome.request_id}
     row = RelayRequest.objects.get()
     assert row.pk == UUID(outcome.request_id)
@@ -49,7 +47,7 @@ def test_every_field_of_an_outcome_arrives(owner):
     assert {name: pair for name, pair in compared.items() if pair[0] != pair[1]} == {}
     assert row.started_at == datetime.datetime.fromtimestamp(1_800_000_000, datetime.UTC)
     assert row.state == "final"
-    assert row.cost_nano is None
+    assert row.cost_nano == 0
     assert row.estimated is False
     assert abs(row.recorded_at - datetime.datetime.now(datetime.UTC)) < datetime.timedelta(minutes=1)
 
@@ -60,7 +58,7 @@ def test_every_field_of_an_attempt_arrives(owner):
     )
     second = attempt_make(channel_id=owner.channel.pk, number=2)
     outcome = outcome_make(owner, attempts=(first, second))
-    requests_record([outcome])
+    outcomes_record([outcome])
     rows = list(Attempt.objects.order_by("number"))
     assert [row.number for row in rows] == [1, 2]
     special = {"started_at", "last_event_at", "finish_reasons", "soft_errors", "usage"}
@@ -84,7 +82,7 @@ def test_every_field_of_an_attempt_arrives(owner):
     ],
 )
 def test_one_usage_record_a_request_even_for_nothing(owner, usage, source):
-    requests_record([outcome_make(owner, usage=usage)])
+    outcomes_record([outcome_make(owner, usage=usage)])
     row = UsageRecord.objects.get()
     assert row.source == source
     for field in msgspec.structs.fields(TokenUsage):
@@ -93,8 +91,8 @@ def test_one_usage_record_a_request_even_for_nothing(owner, usage, source):
 
 def test_a_repeated_batch_changes_nothing(owner):
     outcomes = [outcome_make(owner) for _ in range(5)]
-    requests_record(outcomes)
-    again = requests_record(list(reversed(outcomes)))
+    outcomes_record(outcomes)
+    again = outcomes_record(list(reversed(outcomes)))
     assert again.new == frozenset()
     assert again.repeated == {outcome.request_id for outcome in outcomes}
     assert (RelayRequest.objects.count(), Attempt.objects.count(), UsageRecord.objects.count()) == (5, 5, 5)
@@ -103,23 +101,23 @@ def test_a_repeated_batch_changes_nothing(owner):
 def test_of_two_outcomes_of_one_request_the_first_counts(owner):
     first = outcome_make(owner, status=200)
     second = msgspec.structs.replace(first, status=502)
-    assert requests_record([first, second]).new == {first.request_id}
+    assert outcomes_record([first, second]).new == {first.request_id}
     assert RelayRequest.objects.get().status == 200
-    requests_record([second])
+    outcomes_record([second])
     assert RelayRequest.objects.get().status == 200
     assert Attempt.objects.count() == 1
 
 
 def test_nothing_to_record():
-    assert requests_record([]).new == frozenset()
+    assert outcomes_record([]).new == frozenset()
 
 
 def test_one_batch_costs_a_fixed_number_of_queries(owner, django_assert_max_num_queries):
     small, large = [outcome_make(owner)], [outcome_make(owner) for _ in range(100)]
-    with django_assert_max_num_queries(6):
-        requests_record(small)
-    with django_assert_max_num_queries(14):  # SQLite writes at most some rows a statement
-        requests_record(large)
+    with django_assert_max_num_queries(15):
+        outcomes_record(small)
+    with django_assert_max_num_queries(25):  # SQLite writes at most some rows a statement
+        outcomes_record(large)
 
 
 @hypothesis_settings(
@@ -135,7 +133,7 @@ def test_any_order_and_repetition_gives_the_same_rows(owner, data):
     )
     new: list[str] = []
     for batch in deliveries:
-        new += requests_record(data.draw(st.permutations(batch))).new
+        new += outcomes_record(data.draw(st.permutations(batch))).new
     keys = [UUID(outcome.request_id) for outcome in outcomes]
     assert sorted(new) == sorted(outcome.request_id for outcome in outcomes)
     written = RelayRequest.objects.filter(pk__in=keys)
@@ -167,7 +165,7 @@ def test_rows_insert_new_tells_which_were_new(owner):
     ],
 )
 def test_foreign_text_cannot_fail_an_insert(owner, overrides, field, stored):
-    requests_record([outcome_make(owner, **overrides)])
+    outcomes_record([outcome_make(owner, **overrides)])
     assert getattr(RelayRequest.objects.get(), field) == stored
 
 
@@ -178,7 +176,7 @@ def test_foreign_text_in_attempts_is_bounded(owner):
         error_class="e\x00" * 900,
         finish_reasons=("f" * 500, "\x00"),
     )
-    requests_record([outcome_make(owner, attempts=(attempt,))])
+    outcomes_record([outcome_make(owner, attempts=(attempt,))])
     row = Attempt.objects.get()
     assert len(row.decision) == 500
     assert row.error_class == "e" * 200
@@ -201,7 +199,7 @@ def test_foreign_text_in_attempts_is_bounded(owner):
 def test_one_bad_outcome_is_kept_apart_and_the_others_are_written(owner, broken, caplog):
     good = [outcome_make(owner) for _ in range(3)]
     bad = outcome_make(owner, **broken)
-    recording = requests_record([good[0], bad, *good[1:]])
+    recording = outcomes_record([good[0], bad, *good[1:]])
     assert recording.new == {outcome.request_id for outcome in good}
     assert recording.dead == {bad.request_id}
     assert RelayRequest.objects.count() == 3
@@ -218,7 +216,7 @@ def test_an_outcome_of_an_unknown_tenant_is_kept_apart():
     owner = owner_make()
     good = outcome_make(owner)
     bad = outcome_make(owner, tenant_id=10**9)
-    recording = requests_record([good, bad])
+    recording = outcomes_record([good, bad])
     assert (recording.new, recording.dead) == ({good.request_id}, {bad.request_id})
     assert DeadOutcome.objects.get().error_class == "IntegrityError"
 
@@ -228,9 +226,9 @@ def test_transient_errors_are_the_callers_and_kill_nothing(owner, monkeypatch, e
     def fail(rows):
         raise error
 
-    monkeypatch.setattr(service, "rows_insert_new", fail)
+    monkeypatch.setattr(booking, "rows_insert_new", fail)
     with pytest.raises(type(error)):
-        requests_record([outcome_make(owner)])
+        outcomes_record([outcome_make(owner)])
     assert DeadOutcome.objects.count() == 0
 
 
@@ -241,16 +239,16 @@ def test_a_transient_error_amid_single_writes_keeps_nothing_dead(owner, monkeypa
         calls.append(len(rows))
         raise IntegrityError("batch") if len(calls) == 1 else OperationalError("deadlock")
 
-    monkeypatch.setattr(service, "rows_insert_new", fail)
+    monkeypatch.setattr(booking, "rows_insert_new", fail)
     with pytest.raises(OperationalError):
-        requests_record([outcome_make(owner), outcome_make(owner)])
+        outcomes_record([outcome_make(owner), outcome_make(owner)])
     assert DeadOutcome.objects.count() == 0
 
 
 def test_a_dead_outcome_that_fails_again_is_counted_once(owner):
     bad = outcome_make(owner, status=-1)
-    requests_record([bad])
-    requests_record([bad])
+    outcomes_record([bad])
+    outcomes_record([bad])
     dead = DeadOutcome.objects.get()
     assert dead.failures == 2
     assert dead_outcome_replay(dead) is False
@@ -262,8 +260,8 @@ def test_a_dead_outcome_that_fails_again_is_counted_once(owner):
 def test_replay_writes_once_the_cause_is_gone(owner, monkeypatch):
     outcome = outcome_make(owner)
     with monkeypatch.context() as patch:
-        patch.setattr(service, "rows_insert_new", lambda rows: 1 / 0)
-        requests_record([outcome])
+        patch.setattr(booking, "rows_insert_new", lambda rows: 1 / 0)
+        outcomes_record([outcome])
     dead = DeadOutcome.objects.get()
     assert dead.error_class == "ZeroDivisionError"
     assert dead_outcome_replay(dead) is True
@@ -279,12 +277,12 @@ def test_what_cannot_even_be_kept_stays_in_the_store(owner, monkeypatch, caplog)
 
     monkeypatch.setattr(dead_outcomes, "_keep", fail)
     good, bad = outcome_make(owner), outcome_make(owner, status=-1)
-    recording = requests_record([bad, good])
+    recording = outcomes_record([bad, good])
     assert recording.new == {good.request_id}
     assert recording.dead == frozenset()
     records = [SettledRecord(item.request_id, outcome_encode(item)) for item in (good, bad)]
     records.append(SettledRecord("strange", b"?"))
-    assert settled_records_write(records) == {good.request_id}
+    assert settled_records_write(records).done == {good.request_id}
     assert "secret" not in caplog.text
 
 
@@ -301,7 +299,7 @@ def test_the_same_batch_in_two_threads_is_written_once():
     def work(batch):
         try:
             gate.wait(5)
-            results.append(requests_record(batch))
+            results.append(outcomes_record(batch))
         except Exception as error:  # noqa: BLE001  told to the test's own thread
             errors.append(error)
         finally:

@@ -7,11 +7,10 @@ import pytest
 
 from billing.admission import OpenState, RecordState
 from billing.outcome_codec import outcome_encode
-from billing.selectors.requests import request_view, settled_view
-from billing.services.requests import requests_record
+from billing.selectors.requests import open_view, request_view
 from relay.core.end_reasons import EndReason
 from relay.core.usage import TokenUsage
-from tests.factories.billing import attempt_make, outcome_make, owner_make, request_id_make
+from tests.factories.billing import attempt_make, outcome_make, outcomes_record, owner_make, request_id_make
 
 pytestmark = pytest.mark.django_db
 
@@ -39,8 +38,8 @@ def outcome(owner):
 @pytest.fixture(params=["settled", "final"])
 def view(request, owner, outcome):
     if request.param == "settled":
-        return settled_view(owner.tenant.pk, RecordState(OpenState.SETTLED, outcome_encode(outcome)))
-    requests_record([outcome])
+        return open_view(owner.tenant.pk, RecordState(OpenState.SETTLED, outcome_encode(outcome)))
+    outcomes_record([outcome])
     return request_view(owner.tenant.pk, outcome.request_id)
 
 
@@ -50,7 +49,7 @@ def test_the_view_tells_the_request(view, outcome):
     assert (view.end_reason, view.duration_ms, view.first_event_ms) == ("completed", 1300.0, 25.0)
     assert view.usage == TokenUsage(input=100, cached_input=40, output=20, reasoning=5)
     assert view.usage_source == "reported"
-    assert view.cost_nano is None
+    assert view.cost_nano == 0
     assert view.estimated is False
     assert [(item.number, item.end_reason, item.status) for item in view.attempts] == [
         (1, "connect_failed", None),
@@ -68,16 +67,16 @@ def test_the_view_tells_nothing_of_the_operators(view):
 
 
 def test_both_views_agree(owner, outcome):
-    settled = settled_view(owner.tenant.pk, RecordState(OpenState.SETTLED, outcome_encode(outcome)))
-    requests_record([outcome])
+    settled = open_view(owner.tenant.pk, RecordState(OpenState.SETTLED, outcome_encode(outcome)))
+    outcomes_record([outcome])
     assert dataclasses.replace(settled, state="final") == request_view(owner.tenant.pk, outcome.request_id)
 
 
 def test_another_tenants_request_is_not_there(outcome):
     other = owner_make().tenant
-    requests_record([outcome])
+    outcomes_record([outcome])
     assert request_view(other.pk, outcome.request_id) is None
-    assert settled_view(other.pk, RecordState(OpenState.SETTLED, outcome_encode(outcome))) is None
+    assert open_view(other.pk, RecordState(OpenState.SETTLED, outcome_encode(outcome))) is None
 
 
 @pytest.mark.parametrize("request_id", ["", "x", "../../etc/passwd", "0" * 200])
@@ -87,13 +86,13 @@ def test_ids_that_are_none(owner, request_id):
 
 def test_unknown_and_unreadable_records(owner):
     assert request_view(owner.tenant.pk, request_id_make()) is None
-    assert settled_view(owner.tenant.pk, None) is None
-    assert settled_view(owner.tenant.pk, RecordState(OpenState.SETTLED, b"?")) is None
+    assert open_view(owner.tenant.pk, None) is None
+    assert open_view(owner.tenant.pk, RecordState(OpenState.SETTLED, b"?")) is None
 
 
 def test_a_request_without_usage(owner):
     outcome = outcome_make(owner, usage=None, attempts=())
-    requests_record([outcome])
+    outcomes_record([outcome])
     view = request_view(owner.tenant.pk, outcome.request_id)
     assert view.usage is None
     assert view.usage_source == "none"
@@ -101,6 +100,6 @@ def test_a_request_without_usage(owner):
 
 
 def test_a_view_costs_two_queries(owner, outcome, django_assert_num_queries):
-    requests_record([outcome])
+    outcomes_record([outcome])
     with django_assert_num_queries(2):
         request_view(owner.tenant.pk, outcome.request_id)

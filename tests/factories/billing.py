@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 import uuid_utils
 
+from billing.admission.open_record import OpenRecord, Settlement
+from billing.outcome_codec import settlement_without_price
+from billing.services.requests import Recording, requests_record
 from channels_admin.models import ApiKey, Channel, Tenant
 from relay.core.end_reasons import EndReason
 from relay.core.outcomes import AttemptOutcome, RequestOutcome, SoftError
@@ -106,3 +109,38 @@ def outcome_make(owner: Owner | None = None, **overrides) -> RequestOutcome:
         "attempts": (attempt_make(channel_id=channel_id),),
     }
     return RequestOutcome(**(fields | overrides))
+
+
+def settlement_make(owner: Owner | None = None, amount_nano: int = 0, **overrides) -> Settlement:
+    """overrides: of the settlement, else of its outcome."""
+    own = {name: overrides.pop(name) for name in Settlement.__struct_fields__ if name in overrides}
+    outcome = own.pop("outcome", None) or outcome_make(owner, **overrides)
+    fields = {
+        "outcome": outcome,
+        "amount_nano": amount_nano,
+        "usage_source": "none" if outcome.usage is None else "reported",
+    }
+    return Settlement(**(fields | own))
+
+
+def open_record_make(owner: Owner | None = None, amount_nano: int = 0, **overrides) -> OpenRecord:
+    """A stream as of its last checkpoint. overrides: of the record, else of its draft."""
+    own = {name: overrides.pop(name) for name in OpenRecord.__struct_fields__ if name in overrides}
+    draft = {
+        "end_reason": EndReason.ABANDONED,
+        "status": 200,
+        "usage": TokenUsage(input=100, output=7),
+        "attempts": (),
+    }
+    fields = {
+        "draft": outcome_make(owner, **(draft | overrides)),
+        "amount_nano": amount_nano,
+        "is_estimated": True,
+        "usage_method": "o200k",
+    }
+    return OpenRecord(**(fields | own))
+
+
+def outcomes_record(outcomes: list[RequestOutcome]) -> Recording:
+    """Written as what the previous release sent: without a price."""
+    return requests_record([settlement_without_price(outcome) for outcome in outcomes])
