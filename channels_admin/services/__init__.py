@@ -3,7 +3,13 @@
 from channels_admin.services.api_keys import api_key_close, api_key_issue, api_key_update
 from channels_admin.services.channels import channel_create, channel_set_status, channel_update
 from channels_admin.services.config_version import config_version_bump, configuration_change
-from channels_admin.services.runtime_flags import runtime_flag_clear, runtime_flag_set, runtime_flags_set
+from channels_admin.services.runtime_flags import (
+    image_failover_clear,
+    image_failover_set,
+    runtime_flag_clear,
+    runtime_flag_set,
+    runtime_flags_set,
+)
 from channels_admin.services.stream_policies import stream_policy_create, stream_policy_update
 from channels_admin.services.tenants import tenant_create, tenant_set_status, tenant_update
 from channels_admin.services.upstream_keys import (
@@ -22,6 +28,8 @@ __all__ = [
     "channel_update",
     "config_version_bump",
     "configuration_change",
+    "image_failover_clear",
+    "image_failover_set",
     "runtime_flag_clear",
     "runtime_flag_set",
     "runtime_flags_set",

@@ -10,7 +10,7 @@ from channels_admin.flags import FLAGS, IMAGE_FAILOVER_FLAGS, FlagError, flag_na
 from channels_admin.models import RuntimeFlag
 from channels_admin.services.config_version import configuration_change, row_save
 
-IMAGE_FAILOVER_SWITCH = "IMAGES_FAILOVER_ENABLED"
+IMAGE_FAILOVER_SWITCH, IMAGE_FAILOVER_AMBIGUOUS, IMAGE_FAILOVER_UNCERTAIN = IMAGE_FAILOVER_FLAGS
 
 
 def runtime_flag_set(*, name: str, value: object, changed_by: str = "") -> RuntimeFlag:
@@ -35,6 +35,26 @@ def runtime_flags_set(*, values: Mapping[str, object | None], changed_by: str = 
         for name, value in parsed.items():
             row = RuntimeFlag.objects.filter(name=name).first() or RuntimeFlag(name=name)
             row_save(row, version, {"value": value, "changed_by": changed_by, "changed_at": timezone.now()})
+
+
+def image_failover_set(
+    *, enabled: bool, ambiguous: bool = False, uncertain: bool = False, changed_by: str = ""
+) -> None:
+    """The switch with its two ranges, which switching off clears: all saved as said, a false too.
+
+    So the environment cannot widen what was chosen here. A pinned range stays the environment's.
+    Raises ValidationError: the switch is pinned.
+    """
+    values: dict[str, object] = {IMAGE_FAILOVER_SWITCH: enabled}
+    ranges = {IMAGE_FAILOVER_AMBIGUOUS: ambiguous, IMAGE_FAILOVER_UNCERTAIN: uncertain}
+    values |= {name: value for name, value in ranges.items() if not is_pinned(name)}
+    runtime_flags_set(values=values, changed_by=changed_by)
+
+
+def image_failover_clear(*, changed_by: str = "") -> None:
+    """Environment or default count again for whatever of the three is not pinned."""
+    names = [name for name in IMAGE_FAILOVER_FLAGS if not is_pinned(name)]
+    runtime_flags_set(values=dict.fromkeys(names), changed_by=changed_by)
 
 
 def runtime_flag_rows_ensure() -> None:

@@ -1,5 +1,6 @@
 """Look, language and static files of the console."""
 
+from django.templatetags.static import static
 from django.utils.translation import gettext_lazy as _
 
 from gateway.settings.environment import BASE_DIR
@@ -36,6 +37,9 @@ UNFOLD = {
     "SITE_TITLE": "Sluice",
     "SITE_HEADER": "Sluice",
     "SITE_SYMBOL": "water",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("favicon.svg")},
+    ],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
 }
