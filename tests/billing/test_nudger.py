@@ -8,7 +8,7 @@ import pytest
 from celery import current_app
 
 from billing.nudger import RECORD_TASK, Nudger, celery_nudge
-from billing.schedule import BEAT_SCHEDULE
+from billing.schedule import BEAT_SCHEDULE, REGULAR_QUEUE
 
 
 def stop(nudger: Nudger) -> None:
@@ -91,6 +91,11 @@ def test_every_scheduled_task_exists():
     for entry in BEAT_SCHEDULE.values():
         assert entry["task"] in current_app.tasks
         assert entry["options"]["expires"] <= entry["schedule"]
+        assert entry["options"]["queue"] in current_app.amqp.queues
+
+
+def test_a_plain_worker_serves_nudges_and_regular_jobs():
+    assert set(current_app.amqp.queues.consume_from) == {"celery", REGULAR_QUEUE}
 
 
 async def test_celery_is_refused_on_a_loop():
