@@ -33,3 +33,10 @@ RECORDS_WRITTEN_AGAIN = Counter(
 ADMISSIONS_REFUSED = Counter(
     "sluice_admissions_refused", "Requests refused before they ran, by kind of reason.", ["reason"]
 )
+STORE_FAILURES = Counter(
+    "sluice_admission_store_failures", "Batches of calls that the admission store did not answer."
+)
+MIRROR_FAILURES = Counter(
+    "sluice_open_record_mirror_failures", "Times open records could not be written to their mirror."
+)
+OVERLOADED = Counter("sluice_overloaded", "Requests refused because this process is at a limit.", ["reason"])

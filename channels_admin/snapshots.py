@@ -73,16 +73,18 @@ def load_section(previous: ChannelSection | None) -> ChannelSection:
     return section
 
 
-def load_channel(name: str) -> Channel | None:
+def load_channel(name: str, *, key_id: int | None = None) -> Channel | None:
     """One channel whatever its status, for a probe; None if there is none of this name.
 
-    Its enabled keys, or where none is enabled those that are not closed.
+    Its enabled keys, or where none is enabled those that are not closed. key_id: this key alone.
     """
     row = models.Channel.objects.select_related("policy").filter(name=name).first()
     if row is None:
         return None
     known = list(row.upstream_keys.exclude(status=RouteStatus.CLOSED.value).order_by("pk"))
     enabled = [key for key in known if key.status == RouteStatus.ENABLED.value]
+    if key_id is not None:
+        enabled = known = [key for key in known if key.pk == key_id]
     policy = row.policy or models.StreamPolicy.objects.filter(is_default=True).first()
     keys = tuple(_key(key) for key in enabled or known)
     return _channel(row, keys, StreamPolicy() if policy is None else _policy(policy))

@@ -22,7 +22,9 @@ from billing.outcome_codec import open_record_encode
 from billing.selectors.prices import PriceSection
 from billing.terms import Terms, hold_nano, terms_of
 from gateway.admission import asks
-from gateway.admission.open_requests import OpenRequest, OpenRequests
+from gateway.admission.image_gate import NAME as IMAGE_LEASE
+from gateway.admission.image_gate import NoImageSlot
+from gateway.admission.open_requests import REQUEST, OpenRequest, OpenRequests
 from gateway.admission.refusals import (
     balance_refusal,
     limit_refusal,
@@ -61,7 +63,8 @@ class Admissions:
     ) -> asks.Candidate | None:
         """The channel and key whose places were taken, None where none has a ceiling.
 
-        leases: places the request needs beside its tenant's, tested first. Raises Refusal 402, 429, 503.
+        leases: places the request needs beside its tenant's, tested first. Raises Refusal 402, 429, 503, and
+        NoImageSlot.
         """
         now = timezone.now()
         terms = terms_of(request, prices.book, now)
@@ -71,6 +74,8 @@ class Admissions:
         ask = _ask(request, terms, now, candidates, leases)
         admission = await self._take(ask)
         match admission:
+            case RefusedLimit(name=name) if name.startswith(IMAGE_LEASE):
+                raise NoImageSlot
             case RefusedLimit():
                 raise _counted(limit_refusal(admission))
             case RefusedBalance():
@@ -79,7 +84,7 @@ class Admissions:
                 raise _counted(store_unavailable())
             case Admitted():
                 pass
-        self._open.open(_open_request(ask, terms, admission.candidate))
+        self._open.open(_open_request(ask, terms, admission.candidate, is_stream=request.ask.stream))
         return candidates[admission.candidate] if admission.candidate >= 0 else None
 
     async def _take(self, ask: AdmissionAsk) -> Admission:
@@ -125,15 +130,16 @@ def _ask(
     )
 
 
-def _open_request(ask: AdmissionAsk, terms: Terms, candidate: int) -> OpenRequest:
-    held = {"": tuple(lease.name for lease in ask.leases)}
+def _open_request(ask: AdmissionAsk, terms: Terms, candidate: int, *, is_stream: bool) -> OpenRequest:
+    held = {REQUEST: tuple(lease.name for lease in ask.leases)}
     if candidate >= 0:
-        held["first"] = tuple(lease.name for lease in ask.candidates[candidate])
+        held[""] = tuple(lease.name for lease in ask.candidates[candidate])
     return OpenRequest(
         request_id=ask.request_id,
         account_id=ask.account_id,
         hold_nano=ask.hold_nano,
         terms=terms,
+        is_stream=is_stream,
         record=ask.record,
         leases=held,
         tokens_taken={rate.name: rate.amount for rate in ask.rates if rate.name.startswith("tpm:")},

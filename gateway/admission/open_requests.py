@@ -23,6 +23,7 @@ CHECKPOINT_INTERVAL_S = 2.0
 SETTLED_KEPT_MAX = 50_000
 """Settled records kept for a store that forgets. Beyond it the oldest go: workers took them long ago."""
 _CHECKED_AT_ONCE = 500
+REQUEST = "request"
 _logger = logging.getLogger(__name__)
 
 
@@ -31,14 +32,15 @@ class OpenRequest:
     """hold_nano: what the store holds for it, at first `first_hold_nano`. record: the encoded open record as
     of the last checkpoint.
 
-    leases: names by holder; "" = taken at admission. tokens_taken: of rates by tokens, name → how many
-    were counted at admission.
+    leases: names by holder; "" = of the first candidate; `REQUEST` = the request's own. tokens_taken: of
+    rates by tokens, name → how many were counted at admission.
     """
 
     request_id: str
     account_id: int
     hold_nano: int
     terms: Terms
+    is_stream: bool = False
     record: bytes = field(default=b"", repr=False)
     leases: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tokens_taken: dict[str, int] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Celery: eager and brokerless without REDIS_URL, a real broker with it; the channel layer likewise."""
 
 from billing.schedule import BEAT_SCHEDULE
+from gateway.schedule import GATEWAY_SCHEDULE
 from gateway.settings.environment import ENV
 
 CELERY_BROKER_URL = ENV.CELERY_BROKER_URL or ENV.REDIS_URL or "memory://localhost"
@@ -13,7 +14,7 @@ CELERY_TASK_TIME_LIMIT = 25  # below the visibility timeout: a longer task would
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BEAT_SCHEDULE = BEAT_SCHEDULE
+CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE, **GATEWAY_SCHEDULE}
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 

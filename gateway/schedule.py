@@ -1,0 +1,11 @@
+"""The regular jobs that need the relay. In the embedded mode `gateway.ticker` runs them, else Celery beat.
+
+Must not import: anything of Django. Settings import it.
+"""
+
+from billing.schedule import ScheduleEntry
+
+GATEWAY_SCHEDULE: dict[str, ScheduleEntry] = {
+    # Brings back channels and upstream keys that went out by themselves.
+    "probe-routes": {"task": "gateway.probe_routes", "schedule": 15.0, "options": {"expires": 15.0}},
+}
