@@ -1,8 +1,8 @@
 """Records that nothing outside this process holds when it ends: a file in DATA_DIR, read at the next start.
 
 Written at shutdown only. Shape of a file: 4 bytes number of records; for each 4 bytes length, 4 bytes CRC-32
-(all big endian) and MessagePack of (request id, payload, account id, amount in nano-dollars). Files of earlier
-versions have the first two of these. Must not import: models.
+(all big endian) and MessagePack of (request id, payload, account id, amount in nano-dollars). Files of
+earlier versions have the first two of these. Must not import: models.
 """
 
 import logging

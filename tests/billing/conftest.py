@@ -9,6 +9,7 @@ import redis
 from celery import current_app
 
 from billing import admission, tasks
+from tests.billing.store_lanes import MemoryLane, RedisLane
 
 
 def redis_url() -> str:
@@ -85,3 +86,21 @@ def redis_settings(settings, redis_server, redis_prefix):
     if close:
         close()
     admission.admission_forget()
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def lane(request):
+    """Each store in its turn, for what both promise."""
+    if request.param == "memory":
+        yield MemoryLane()
+        return
+    lane = RedisLane(request.getfixturevalue("redis_server"), request.getfixturevalue("redis_prefix"))
+    yield lane
+    await lane.aclose()
+
+
+@pytest.fixture
+async def redis_lane(redis_server, redis_prefix):
+    lane = RedisLane(redis_server, redis_prefix)
+    yield lane
+    await lane.aclose()

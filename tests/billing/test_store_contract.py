@@ -1,52 +1,15 @@
-"""What both admission stores promise. Redis runs where a server answers."""
+"""What both admission stores promise about settled records. Redis runs where a server answers."""
 
 import asyncio
 import threading
 import time
 
 import pytest
-import redis as redis_client
 
 from billing.admission import OpenState, SettledCounts, SettledRecord, StoreUnavailable
 from billing.admission.memory import MemoryStore
 from billing.admission.redis import RedisAdmissionPort, RedisOpenRecords
 from billing.admission.store import CLAIM_SECONDS
-
-
-class MemoryLane:
-    def __init__(self):
-        self.moment = 1000.0
-        self.port = self.records = MemoryStore(now=lambda: self.moment)
-
-    def later(self, seconds: float) -> None:
-        self.moment += seconds
-
-
-class RedisLane:
-    """The server's clock cannot be moved: moving every due time back is the same as time going on."""
-
-    def __init__(self, url, prefix):
-        self.port = RedisAdmissionPort(url, prefix)
-        self.records = RedisOpenRecords(url, prefix)
-        self.client = redis_client.Redis.from_url(url)
-        self._due = f"{prefix}settled:due"
-
-    def later(self, seconds: float) -> None:
-        for request_id in self.client.zrange(self._due, 0, -1):
-            self.client.zincrby(self._due, -seconds * 1000, request_id)
-
-
-@pytest.fixture(params=["memory", "redis"])
-async def lane(request):
-    if request.param == "memory":
-        yield MemoryLane()
-        return
-    url, prefix = request.getfixturevalue("redis_server"), request.getfixturevalue("redis_prefix")
-    lane = RedisLane(url, prefix)
-    yield lane
-    await lane.port.aclose()
-    lane.records.close()
-    lane.client.close()
 
 
 def record(name: str, payload: bytes = b"payload") -> SettledRecord:
@@ -236,8 +199,8 @@ async def test_port_works_again_after_it_was_closed(lane):
     assert len(lane.records.claim(10)) == 2
 
 
-async def test_redis_scripts_are_loaded_again_after_the_server_forgot_them(redis_server, redis_prefix):
-    lane = RedisLane(redis_server, redis_prefix)
+async def test_redis_scripts_are_loaded_again_after_the_server_forgot_them(redis_lane):
+    lane = redis_lane
     await lane.port.settle([record("a")])
     lane.records.claim(0)
     lane.client.script_flush()
@@ -247,9 +210,6 @@ async def test_redis_scripts_are_loaded_again_after_the_server_forgot_them(redis
     lane.records.acknowledge(["a", "b"])
     lane.client.script_flush()
     assert lane.records.counts().claimed == 0
-    await lane.port.aclose()
-    lane.records.close()
-    lane.client.close()
 
 
 async def test_redis_that_is_down_is_known_at_once():

@@ -1,0 +1,91 @@
+"""What the scripts are told, and what they answer: MessagePack, as one reply costs less than its parts."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from billing.admission.open_record import (
+    AccountState,
+    AccountUnknown,
+    Admission,
+    AdmissionAsk,
+    Admitted,
+    RefusedBalance,
+    RefusedLimit,
+)
+from billing.admission.store import OpenRestore, OpenState, RecordState, StoreUnavailable
+
+ADMISSION_HOLDER = "*"
+"""Holder of what the admission asked for in any case; its candidate's leases have the holder "". """
+
+NO_CANDIDATE = RefusedLimit("", 0, 1)
+
+pack = msgspec.msgpack.Encoder().encode
+
+
+class _Taken(msgspec.Struct, frozen=True, array_like=True, tag="admitted", gc=False):
+    candidate: int
+    balance: str
+    open: str
+
+
+class _Limit(msgspec.Struct, frozen=True, array_like=True, tag="limit", gc=False):
+    name: str
+    limit: int
+    retry_after_s: int
+
+
+class _Balance(msgspec.Struct, frozen=True, array_like=True, tag="balance", gc=False):
+    balance: str
+    open: str
+
+
+class _Unknown(msgspec.Struct, frozen=True, array_like=True, tag="unknown", gc=False):
+    pass
+
+
+class _Late(msgspec.Struct, frozen=True, array_like=True, tag="late", gc=False):
+    pass
+
+
+_admission = msgspec.msgpack.Decoder(_Taken | _Limit | _Balance | _Unknown | _Late)
+
+
+def admission_decode(reply: bytes, ask: AdmissionAsk) -> Admission:
+    """Errors: StoreUnavailable for an admission that was withdrawn before it arrived."""
+    answer = _admission.decode(reply)
+    if isinstance(answer, _Taken):
+        return Admitted(answer.candidate, int(answer.balance) - int(answer.open))
+    if isinstance(answer, _Limit):
+        return RefusedLimit(answer.name, answer.limit, answer.retry_after_s)
+    if isinstance(answer, _Balance):
+        return RefusedBalance(ask.hold_nano, int(answer.balance) - int(answer.open))
+    if isinstance(answer, _Late):
+        raise StoreUnavailable("withdrawn")
+    return AccountUnknown()
+
+
+def account_arguments(accounts: Iterable[AccountState]) -> list[int]:
+    """account, balance, seq, ..."""
+    return [part for account in accounts for part in (account.account_id, account.balance_nano, account.seq)]
+
+
+def restore_pack(records: Iterable[OpenRestore]) -> bytes:
+    """A list of (id, account, hold, record, (holder, lease, ...)); numbers as text."""
+    return pack([_restore(record) for record in records])
+
+
+def record_state(fields: Sequence[Any]) -> RecordState | None:
+    """From state, payload and epoch."""
+    state, payload, epoch = fields
+    if state is None:
+        return None
+    return RecordState(OpenState.SETTLED if state == b"s" else OpenState.RUNNING, payload, epoch.decode())
+
+
+def _restore(record: OpenRestore) -> tuple[str, str, str, bytes, list[str]]:
+    held = [part for name in record.leases for part in (ADMISSION_HOLDER, name)]
+    held += [part for pair in record.attempt_leases for part in pair]
+    one = record.checkpoint
+    return one.request_id, str(one.account_id), str(one.hold_nano), one.record, held

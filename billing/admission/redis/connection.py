@@ -1,0 +1,82 @@
+"""One connection to Redis for batches of scripts, with one time limit for each batch. No retries."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol, cast
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from billing.admission.redis.scripts import Script
+
+EXCHANGE_TIMEOUT_S = 0.2
+
+Argument = str | bytes | int
+Calls = Sequence[tuple[Script, tuple[Argument, ...]]]
+
+
+class Exchange(Protocol):
+    """What the store task needs of a connection."""
+
+    async def exchange(self, calls: Calls) -> list[Any]:
+        """The replies, in order; a script's own error stands in its place as an exception (ResponseError).
+
+        Errors: any exception; then each of the calls may or may not have happened.
+        """
+
+    async def aclose(self) -> None: ...
+
+
+class Connection:
+    """Used by one task of one loop. Connects when it is needed; after any failure anew, so that a late
+    reply of an earlier batch cannot be taken for one of the next.
+    """
+
+    def __init__(self, url: str) -> None:
+        # The library's own limits would cost a timer for each reply; `exchange` has one for all.
+        pool: Any = redis.asyncio.ConnectionPool.from_url(
+            url, protocol=2, socket_timeout=None, socket_connect_timeout=None, retry=Retry(NoBackoff(), 0)
+        )
+        self._connection = pool.make_connection()
+
+    async def exchange(self, calls: Calls) -> list[Any]:
+        """Errors: RedisError, TimeoutError."""
+        try:
+            async with asyncio.timeout(EXCHANGE_TIMEOUT_S):
+                return await self._exchange(calls)
+        except BaseException:
+            await cast("Awaitable[None]", self._connection.disconnect(nowait=True))
+            raise
+
+    async def aclose(self) -> None:
+        with contextlib.suppress(TimeoutError, RedisError):
+            async with asyncio.timeout(EXCHANGE_TIMEOUT_S):
+                await cast("Awaitable[None]", self._connection.disconnect())
+
+    async def _exchange(self, calls: Calls) -> list[Any]:
+        replies = await self._send([("EVALSHA", script.sha, 1, *rest) for script, rest in calls])
+        forgotten = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if forgotten:
+            # A server that restarted has seen none of them: nothing of these calls has happened.
+            again = await self._send([_eval(*calls[index]) for index in forgotten])
+            for index, reply in zip(forgotten, again, strict=True):
+                replies[index] = reply
+        return replies
+
+    async def _send(self, commands: list[tuple[Argument, ...]]) -> list[Any]:
+        connection = self._connection
+        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        replies: list[Any] = []
+        for _ in commands:
+            try:
+                replies.append(await connection.read_response(disable_decoding=True))
+            except ResponseError as error:
+                replies.append(error)
+        return replies
+
+
+def _eval(script: Script, rest: tuple[Argument, ...]) -> tuple[Argument, ...]:
+    return ("EVAL", script.text, 1, *rest)

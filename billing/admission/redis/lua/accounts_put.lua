@@ -1,0 +1,3 @@
+-- ARGV: account, balance, seq, ...
+put_accounts(1)
+return 1

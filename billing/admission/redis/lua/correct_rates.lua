@@ -1,0 +1,3 @@
+-- ARGV: name, amount, ...
+for i = 1, #ARGV, 2 do rate_add(ARGV[i], tonumber(ARGV[i + 1])) end
+return 1
