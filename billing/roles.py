@@ -8,11 +8,16 @@ from django.db import connections
 from channels_admin.roles import Role, role_permissions_sync
 
 _RECORDS = frozenset({"view_relayrequest", "view_attempt", "view_usagerecord"})
+_PRICES = ("price", "costprice", "groupmultiplier")
+_VIEW_PRICES = frozenset(f"view_{noun}" for noun in _PRICES)
+_SET_PRICES = frozenset(f"{action}_{noun}" for noun in _PRICES for action in ("add", "change"))
 
 ROLE_PERMISSIONS: Mapping[Role, frozenset[str]] = {
-    Role.OPERATOR: _RECORDS | {"view_price", "view_deadoutcome", "change_deadoutcome"},
+    Role.OPERATOR: _RECORDS | _VIEW_PRICES | {"view_deadoutcome", "change_deadoutcome"},
     Role.BILLING: _RECORDS
-    | {"view_price", "add_price", "change_price", "view_account", "view_ledgerentry"}
+    | _VIEW_PRICES
+    | _SET_PRICES
+    | {"view_account", "view_ledgerentry"}
     | {"view_deadoutcome", "change_deadoutcome"},
     Role.VIEWER: frozenset(),
 }

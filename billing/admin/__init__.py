@@ -1,8 +1,17 @@
 """The console's pages of records and money, one noun a module. Nothing here can be deleted."""
 
 from billing.admin.accounts import AccountAdmin, LedgerEntryAdmin
+from billing.admin.cost_prices import CostPriceAdmin
 from billing.admin.dead_outcomes import DeadOutcomeAdmin
-from billing.admin.prices import PriceAdmin
+from billing.admin.prices import GroupMultiplierAdmin, PriceAdmin
 from billing.admin.relay_requests import RelayRequestAdmin
 
-__all__ = ["AccountAdmin", "DeadOutcomeAdmin", "LedgerEntryAdmin", "PriceAdmin", "RelayRequestAdmin"]
+__all__ = [
+    "AccountAdmin",
+    "CostPriceAdmin",
+    "DeadOutcomeAdmin",
+    "GroupMultiplierAdmin",
+    "LedgerEntryAdmin",
+    "PriceAdmin",
+    "RelayRequestAdmin",
+]

@@ -1,6 +1,7 @@
 """Prices, cost prices and multipliers for the configuration snapshot, and single rows of the past."""
 
 import dataclasses
+import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -72,6 +73,13 @@ def price_by_id(price_id: int) -> PriceRow | None:
 def multiplier_by_id(multiplier_id: int) -> MultiplierRow | None:
     """Open or closed."""
     row = GroupMultiplier.objects.filter(pk=multiplier_id).first()
+    return None if row is None else multiplier_row(row)
+
+
+def multiplier_in_force(group: str, now: datetime.datetime) -> MultiplierRow | None:
+    """For pages; requests ask the snapshot's book. None = 1."""
+    rows = GroupMultiplier.objects.filter(group=group, is_closed=False, effective_from__lte=now)
+    row = rows.order_by("-effective_from").first()
     return None if row is None else multiplier_row(row)
 
 

@@ -4,8 +4,10 @@ To add a model: a row in MATRIX. Who is not named is refused; anonymous visitors
 staff are sent to the login.
 """
 
+import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from django.contrib.auth.models import Group, Permission, User
 from django.db.models.signals import post_migrate
 from django.urls import reverse
 
+from billing.core.prices import PriceParts
+from billing.services.prices import cost_price_set, group_multiplier_set, price_set
 from channels_admin.models import RuntimeFlag
 from channels_admin.roles import Role
 from tests.factories.channels import a_channel, a_policy, a_staff_user, a_tenant, an_api_key
@@ -25,6 +29,7 @@ SUPER, OPERATOR, BILLING, VIEWER = "superuser", *(role.value for role in Role)
 STAFF, OUTSIDER, ANONYMOUS = "staff", "outsider", "anonymous"
 ROLES = (SUPER, OPERATOR, BILLING, VIEWER, STAFF, OUTSIDER, ANONYMOUS)
 NOBODY: frozenset[str] = frozenset()
+NEW_YEAR = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def only(*roles: str) -> frozenset[str]:
@@ -33,6 +38,20 @@ def only(*roles: str) -> frozenset[str]:
 
 def an_upstream_key_row():
     return a_channel().upstream_keys.get()
+
+
+def a_price():
+    return price_set(model="m", parts=PriceParts(input=Decimal(1)), effective_from=NEW_YEAR).price
+
+
+def a_cost_price():
+    parts = PriceParts(input=Decimal(1))
+    channel = a_channel()
+    return cost_price_set(channel_id=channel.pk, model="m", parts=parts, effective_from=NEW_YEAR).cost_price
+
+
+def a_multiplier():
+    return group_multiplier_set(group="vip", multiplier=Decimal(2), effective_from=NEW_YEAR).multiplier
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +66,7 @@ class Row:
 
 
 OPERATED = only(SUPER, OPERATOR)
+PRICED = only(SUPER, OPERATOR, BILLING), only(SUPER, BILLING), only(SUPER, BILLING)
 MATRIX = {
     "channels_admin.tenant": Row(only(SUPER, OPERATOR, BILLING), OPERATED, OPERATED, make=a_tenant),
     "channels_admin.apikey": Row(OPERATED, OPERATED, OPERATED, make=lambda: an_api_key()[0]),
@@ -56,7 +76,9 @@ MATRIX = {
     "channels_admin.runtimeflag": Row(
         OPERATED, NOBODY, OPERATED, make=lambda: RuntimeFlag.objects.get(name="RETRY_TIMES")
     ),
-    "billing.price": Row(only(SUPER, OPERATOR, BILLING), only(SUPER, BILLING)),
+    "billing.price": Row(*PRICED, make=a_price),
+    "billing.costprice": Row(*PRICED, make=a_cost_price),
+    "billing.groupmultiplier": Row(*PRICED, make=a_multiplier),
     "billing.account": Row(only(SUPER, BILLING)),
     "billing.ledgerentry": Row(only(SUPER, BILLING)),
     "billing.deadoutcome": Row(only(SUPER, OPERATOR, BILLING)),
