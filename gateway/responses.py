@@ -4,7 +4,7 @@ import asyncio
 
 from django.http.response import HttpResponseBase
 
-from gateway.front.connection import ClientConnection
+from gateway.front.connection import BODY_FOLLOWS, ClientConnection
 from gateway.front.sending import SLICE_BYTES, Send, encoded_headers
 from relay.core.end_reasons import EndReason
 from relay.upstream.answer import Head
@@ -50,8 +50,11 @@ class RelayAnswer(HttpResponseBase):
         """True when the answer was written to its end."""
         pump = self._running.pump
         pump.begin_write()
-        await self._send_head(send, ())
+        await self._send_head(send, (), body_follows=not pump.is_empty)
         async for data in pump:
+            if pump.is_at_end and not self._running.is_cut:  # the end goes with the last piece, in one write
+                await send({"type": "http.response.body", "body": data, "more_body": False})
+                return True
             await send({"type": "http.response.body", "body": data, "more_body": True})
         if self._running.is_cut:
             connection.abort()  # an unfinished body must look unfinished
@@ -62,7 +65,7 @@ class RelayAnswer(HttpResponseBase):
     async def _send_whole(self, body: bytes, send: Send) -> bool:
         pump = self._running.pump
         pump.begin_write()
-        await self._send_head(send, ((b"content-length", b"%d" % len(body)),))
+        await self._send_head(send, ((b"content-length", b"%d" % len(body)),), body_follows=True)
         last = 0
         if len(body) > SLICE_BYTES:  # slices, so that the deadline measures a reader and not one big buffer
             last = (len(body) - 1) // SLICE_BYTES * SLICE_BYTES
@@ -74,9 +77,14 @@ class RelayAnswer(HttpResponseBase):
         await send({"type": "http.response.body", "body": rest, "more_body": False})
         return True
 
-    async def _send_head(self, send: Send, length: tuple[tuple[bytes, bytes], ...]) -> None:
+    async def _send_head(
+        self, send: Send, length: tuple[tuple[bytes, bytes], ...], *, body_follows: bool
+    ) -> None:
         headers = [*self._head.headers, *length, *encoded_headers(self.items())]
-        await send({"type": "http.response.start", "status": self._head.status, "headers": headers})
+        message = {"type": "http.response.start", "status": self._head.status, "headers": headers}
+        if body_follows:
+            message[BODY_FOLLOWS] = True
+        await send(message)
 
 
 def _is_taken(connection: ClientConnection) -> bool:

@@ -19,6 +19,9 @@ from typing import Any
 EXTENSION = "relay.connection"
 """Key in `scope["extensions"]`."""
 
+BODY_FOLLOWS = "relay.body_follows"
+"""Key of an ASGI start message: its first piece of body comes in the same step. Other servers ignore it."""
+
 Networks = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)

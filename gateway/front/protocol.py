@@ -7,12 +7,13 @@ name in worker processes, before Django is set up: must not import Django or any
 
 import asyncio
 import sys
+from collections.abc import Coroutine
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from gateway.front.connection import EXTENSION, ClientConnection
+from gateway.front.connection import BODY_FOLLOWS, EXTENSION, ClientConnection
 from gateway.front.server import SHUTDOWN_NET_S
 from relay.core.dialects.openai_chat.errors import error_body
 from relay.core.errors import Refusal
@@ -42,7 +43,45 @@ class _HeadRefused(Exception):
     """Stops the parser; the connection has been dealt with."""
 
 
-class CloseDelimitedCycle(RequestResponseCycle):
+class _HeldHead:
+    """Stands in for the transport of a cycle until a head's body is there: one segment instead of two.
+
+    The event loop writes at once; a second write and the reader it wakes cost 10 µs a request.
+    """
+
+    __slots__ = ("_cycle", "_head", "_transport")
+
+    def __init__(self, cycle: "RelayCycle") -> None:
+        self._cycle = cycle
+        self._transport = cycle.transport
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if not self._head:
+            self._head = data
+            return
+        self._cycle.transport = self._transport
+        self._transport.write(self._head + data)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return bool(self._transport.is_closing())
+
+
+class RelayCycle(RequestResponseCycle):
+    """One request and its answer."""
+
+    transport: Any
+
+    def send(self, message: Any) -> Coroutine[Any, Any, None]:
+        if BODY_FOLLOWS in message and self.scope["method"] != "HEAD":
+            self.transport = _HeldHead(self)
+        return super().send(message)
+
+
+class CloseDelimitedCycle(RelayCycle):
     """An answer to an HTTP/1.0 client: such clients do not know chunks, the close ends the body."""
 
     is_delimited_by_close = False
@@ -132,8 +171,9 @@ class RelayProtocol(HttpToolsProtocol):
             self._refuse(431)
             raise _HeadRefused
         super().on_headers_complete()
-        if self.scope["http_version"] == "1.0" and self.cycle is not None:
-            self.cycle.__class__ = CloseDelimitedCycle
+        if self.cycle is not None:
+            is_old = self.scope["http_version"] == "1.0"
+            self.cycle.__class__ = CloseDelimitedCycle if is_old else RelayCycle
 
     def on_message_complete(self) -> None:
         if not self._is_upgrade_ignored:

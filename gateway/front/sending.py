@@ -10,7 +10,7 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from gateway.front.connection import ClientConnection
+from gateway.front.connection import BODY_FOLLOWS, ClientConnection
 
 Scope = dict[str, Any]
 Message = Mapping[str, Any]
@@ -79,7 +79,7 @@ async def _send_head(response: HttpResponse, send: Send) -> bytes:
     headers = encoded_headers(response.items())
     if status not in _NO_BODY and not any(name == b"content-length" for name, _ in headers):
         headers.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers, BODY_FOLLOWS: True})
     return body
 
 

@@ -104,6 +104,16 @@ class Pump:
 
     # The writer's side.
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits to be written."""
+        return not self._items
+
+    @property
+    def is_at_end(self) -> bool:
+        """What was taken last was the last: nothing waits, and nothing will be put."""
+        return self._finished and not self._items
+
     def start_keepalives(self) -> None:
         """From now on an SSE answer is under way."""
         self._sends_keepalives = True
