@@ -9,7 +9,7 @@ from django.db import transaction
 
 from billing.admission.open_record import AccountState
 from billing.models import Account, Attempt, EntryKind, LedgerEntry, RelayRequest, RequestState, UsageRecord
-from billing.services.guarded_insert import rows_insert_new
+from billing.services.guarded_insert import rows_insert, rows_insert_new
 from billing.services.ledger_entries import (
     EntryDraft,
     LockedAccounts,
@@ -72,8 +72,8 @@ def _details_write(fresh: Sequence[RequestRows], late: Sequence[_Late]) -> None:
         Attempt.objects.filter(request_id__in=replaced).delete()
         UsageRecord.objects.filter(request_id__in=replaced).delete()
     written = [*fresh, *(item.now for item in late)]
-    Attempt.objects.bulk_create(attempt for one in written for attempt in one.attempts)
-    UsageRecord.objects.bulk_create(one.usage for one in written)
+    rows_insert([attempt for one in written for attempt in one.attempts])
+    rows_insert([one.usage for one in written])
 
 
 def _charge(locked: LockedAccounts, fresh: Sequence[RequestRows], late: Sequence[_Late]) -> None:

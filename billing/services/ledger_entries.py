@@ -13,6 +13,7 @@ from django.db import connection
 
 from billing.admission.open_record import AccountState
 from billing.models import Account, EntryKind, LedgerEntry
+from billing.services.guarded_insert import rows_insert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +54,12 @@ def accounts_lock(tenant_ids: Collection[int]) -> LockedAccounts:
 
 
 def entries_post(accounts: LockedAccounts, drafts: Sequence[EntryDraft]) -> list[LedgerEntry]:
-    """Appends the entries in their order, with three statements for any number of them.
+    """Appends the entries in their order, with two statements for any number of them.
 
     Errors: `IntegrityError` when a source was posted before; the caller's transaction is over then.
     """
     entries = [_next_entry(accounts, draft) for draft in drafts]
-    LedgerEntry.objects.bulk_create(entries)
+    rows_insert(entries)
     _accounts_write({draft.tenant_id: accounts.by_tenant[draft.tenant_id] for draft in drafts}.values())
     return entries
 

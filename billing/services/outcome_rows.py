@@ -4,6 +4,7 @@ Pure but for the model classes: no query.
 """
 
 import datetime
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
@@ -191,11 +192,13 @@ def _moment(seconds: float) -> datetime.datetime:
 
 def _texts(model: type[models.Model], **texts: str) -> dict[str, str]:
     """Each text printable and no longer than its column."""
-    bounded: dict[str, str] = {}
-    for name, text in texts.items():
-        column = model._meta.get_field(name)  # noqa: SLF001  Django documents it as public
-        bounded[name] = _printable(text)[: getattr(column, "max_length", None)]
-    return bounded
+    return {name: _printable(text)[: _length(model, name)] for name, text in texts.items()}
+
+
+@functools.cache
+def _length(model: type[models.Model], name: str) -> int | None:
+    column = model._meta.get_field(name)  # noqa: SLF001  Django documents it as public
+    return getattr(column, "max_length", None)
 
 
 def _printable(text: str) -> str:
