@@ -22,14 +22,14 @@ class ScheduleEntry(TypedDict):
     options: ScheduleOptions
 
 
-def _every(seconds: float, task: str) -> ScheduleEntry:
+def every(seconds: float, task: str) -> ScheduleEntry:
     return {"task": task, "schedule": seconds, "options": {"expires": seconds, "queue": REGULAR_QUEUE}}
 
 
 BEAT_SCHEDULE: dict[str, ScheduleEntry] = {
     # Finds what a lost nudge, a killed worker or process, or a database outage left behind.
-    "reconcile-open-records": _every(15.0, "billing.reconcile_open_records"),
-    "accounts-publish": _every(15.0, "billing.accounts_publish"),
-    "delete-old-requests": _every(60.0, "billing.delete_old_requests"),
-    "reconcile-ledger": _every(3600.0, "billing.reconcile_ledger"),
+    "reconcile-open-records": every(15.0, "billing.reconcile_open_records"),
+    "accounts-publish": every(15.0, "billing.accounts_publish"),
+    "delete-old-requests": every(60.0, "billing.delete_old_requests"),
+    "reconcile-ledger": every(3600.0, "billing.reconcile_ledger"),
 }

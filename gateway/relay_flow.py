@@ -9,20 +9,25 @@ engine and returns as soon as the answer has begun. Refused here = nothing was s
 
 import asyncio
 import hmac
+from collections.abc import Sequence
 from functools import lru_cache
 
 from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from billing.admission.open_record import LeaseAsk
 from gateway import wiring
+from gateway.admission.asks import Candidate
+from gateway.admission.image_gate import ImageLimit
 from gateway.api import errors
 from gateway.front.request import ClientRequest, client_request
 from gateway.responses import RelayAnswer
-from relay.core.dialects.base import Dialect
+from relay.core.dialects.base import Ask, Dialect, ReadsForms
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
 from relay.core.headers import strip_credentials
+from relay.core.multipart import is_form
 from relay.core.path_families import (
     classify,
     is_image,
@@ -42,11 +47,13 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
     parts = wiring.current()
     http = client_request(request)
     caller = caller_of(request)
-    if parts.courier.is_full:
-        raise _overloaded()
+    parts.overload.check(is_stream=False)
     asked = await _asked(http, caller, dialect)
+    if asked.ask.stream:
+        parts.overload.check(is_stream=True)
     candidates = _candidates(parts, caller, asked)
-    running = parts.engine.start(asked, candidates)
+    first = await _admit(parts, asked, candidates)
+    running = parts.engine.start(asked, candidates, first=first)
     try:
         head = await running.head()
     except asyncio.CancelledError:
@@ -61,6 +68,35 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
         response = RelayAnswer(head, running)
     response["X-Relay-Attempts"] = str(running.attempts)
     return response
+
+
+async def _admit(
+    parts: "wiring.Wiring", asked: RelayRequest, candidates: Sequence[Channel]
+) -> Candidate | None:
+    """Takes the request's hold, places, rates and image slot. Raises Refusal 402, 429, 503.
+
+    The channel and key to begin with.
+    """
+    config = parts.configuration.current
+    flags = config.channels.flag_values
+    choices = parts.engine.first_choices(candidates)
+    if not choices:
+        raise _nothing_available()
+
+    async def admit(*leases: LeaseAsk) -> Candidate:
+        return await parts.admissions.admit(
+            asked,
+            choices,
+            config.prices,
+            allows_unpriced=bool(flags["ALLOW_UNPRICED_MODELS"]),
+            leases=leases,
+        )
+
+    limit = ImageLimit.of(flags) if asked.is_image else None
+    if limit is None:
+        return await admit()
+    slot = parts.image_gate.lease(limit, parts.open_requests.epoch)
+    return await parts.image_gate.pass_through(limit, lambda: admit(slot))
 
 
 def caller_of(request: HttpRequest) -> Caller:
@@ -83,7 +119,7 @@ async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> Relay
         raise Refusal(415, message, code="unsupported_content_encoding")
     family = classify(path)
     await http.read_body()
-    ask = dialect.parse_request(http.body)
+    ask = _parsed(http, dialect)
     idempotency_key = _header(http, b"idempotency-key")
     return RelayRequest(
         id=http.request_id,
@@ -102,6 +138,13 @@ async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> Relay
         upstream_idempotency_key=_shared_key(caller, idempotency_key),
         client_request_id=http.client_request_id,
     )
+
+
+def _parsed(http: ClientRequest, dialect: Dialect) -> Ask:
+    content_type = http.wire.get(b"content-type", b"").decode("latin-1")
+    if is_form(content_type) and isinstance(dialect, ReadsForms):
+        return dialect.parse_form(http.body, content_type)
+    return dialect.parse_request(http.body)
 
 
 @lru_cache(maxsize=1024)
@@ -125,8 +168,7 @@ def _candidates(parts: "wiring.Wiring", caller: Caller, asked: RelayRequest) -> 
     if tiers and is_allowed:
         return order(tiers, parts.chance)
     if is_allowed and index.is_listed(caller.group, ask.model, dialect):
-        message = "No channel that serves this model is available right now."
-        raise Refusal(503, message, kind="api_error", code="no_channel_available", retry_after_s=30)
+        raise _nothing_available()
     if not ask.model:
         message = "No channel serves requests without a model."
         raise Refusal(404, message, code="unknown_url")
@@ -169,6 +211,6 @@ def _header(http: ClientRequest, name: bytes) -> str | None:
     return None
 
 
-def _overloaded() -> Refusal:
-    message = "The gateway cannot record more requests right now. Try again."
-    return Refusal(503, message, kind="api_error", code="overloaded", retry_after_s=5)
+def _nothing_available() -> Refusal:
+    message = "No channel that serves this model is available right now."
+    return Refusal(503, message, kind="api_error", code="no_channel_available", retry_after_s=30)

@@ -3,9 +3,9 @@
 Must not import: anything of Django. Settings import it.
 """
 
-from billing.schedule import ScheduleEntry
+from billing.schedule import ScheduleEntry, every
 
 GATEWAY_SCHEDULE: dict[str, ScheduleEntry] = {
     # Brings back channels and upstream keys that went out by themselves.
-    "probe-routes": {"task": "gateway.probe_routes", "schedule": 15.0, "options": {"expires": 15.0}},
+    "probe-routes": every(15.0, "gateway.probe_routes"),
 }

@@ -9,11 +9,18 @@ from django.conf import settings
 
 from billing.admission import admission_port
 from billing.courier import Courier
-from gateway.admission import OpenRequests
+from billing.selectors.accounts import account_state
+from channels_admin.health import health_store
+from gateway.admission import Admissions, OpenRequests
+from gateway.admission.checkpoints import StreamProgress
+from gateway.admission.image_gate import ImageGate
+from gateway.admission.leases import AttemptLeases
 from gateway.admission.reporting import OutcomeReporter
 from gateway.api_keys import ApiKeyDirectory
 from gateway.config import Configuration
 from gateway.front.drain import drain
+from gateway.health_watch import HealthWatch
+from gateway.overload import Overload
 from gateway.threads import DatabaseThreads
 from relay.core.end_reasons import EndReason
 from relay.core.types import Channel, RelayFlags, UpstreamKey
@@ -29,7 +36,11 @@ class Wiring:
 
     configuration: Configuration
     api_keys: ApiKeyDirectory
+    overload: Overload
+    health: HealthWatch
+    image_gate: ImageGate
     open_requests: OpenRequests
+    admissions: Admissions
     courier: Courier
     transport: RelayTransport
     engine: Engine
@@ -92,8 +103,11 @@ async def stop() -> None:
     if wiring is None:
         return
     wiring.forget_drain()
+    await wiring.overload.aclose()
     await wiring.engine.aclose()
     await wiring.courier.aclose()
+    await wiring.open_requests.aclose()
+    await wiring.health.aclose()
     await wiring.transport.aclose()
     await wiring.configuration.aclose()
     await wiring.api_keys.aclose()
@@ -111,6 +125,9 @@ async def _build() -> Wiring:
     await courier.start()
     transport = build_transport(settings.UPSTREAM_ALLOWED_PRIVATE_NETS)
     await transport.start()
+    image_gate = ImageGate()
+    health = HealthWatch(health_store(), threshold=lambda: _count(configuration, "HEALTH_FAILURE_THRESHOLD"))
+    await health.start()
     chance = random.Random()
     engine = Engine(
         transport=transport,
@@ -118,18 +135,30 @@ async def _build() -> Wiring:
         chance=chance,
         control=LiveControl(configuration),
         recorder=OutcomeReporter(
-            open_requests,
-            courier,
-            port=port,
-            configuration=configuration,
+            open_requests, courier, port=port, configuration=configuration, image_gate=image_gate
         ),
+        health=health,
+        leases=AttemptLeases(port, open_requests),
         max_event_bytes=settings.SSE_MAX_EVENT_BYTES,
     )
     threads = DatabaseThreads(name="requests", size=2)
+    await open_requests.start(StreamProgress(engine.running), lambda one: _exhausted(engine, one))
+    overload = Overload(
+        is_full=lambda: courier.is_full,
+        active_streams=lambda: sum(one.request.ask.stream for one in engine.running.values()),
+        streams_max=lambda: _count(configuration, "MAX_ACTIVE_STREAMS"),
+    )
+    overload.start()
     return Wiring(
         configuration=configuration,
         api_keys=api_keys,
+        overload=overload,
+        health=health,
+        image_gate=image_gate,
         open_requests=open_requests,
+        admissions=Admissions(
+            port, open_requests, load_account=lambda tenant: threads.run(account_state, tenant)
+        ),
         courier=courier,
         transport=transport,
         engine=engine,
@@ -137,3 +166,13 @@ async def _build() -> Wiring:
         chance=chance,
         forget_drain=drain.on_stop_all(lambda: engine.stop_all(EndReason.GATEWAY_SHUTDOWN)),
     )
+
+
+def _count(configuration: Configuration, flag: str) -> int:
+    return int(str(configuration.current.channels.flag_values[flag]))
+
+
+def _exhausted(engine: Engine, request_id: str) -> None:
+    running = engine.running.get(request_id)
+    if running is not None:
+        running.stop(EndReason.BALANCE_EXHAUSTED)

@@ -33,11 +33,7 @@ from gateway.admission.refusals import (
 )
 from relay.core.errors import Refusal
 from relay.core.request import RelayRequest
-from relay.core.types import Channel
 from relay.upstream.record import draft_outcome
-
-CANDIDATES_MAX = 32
-"""Alternatives offered to the store: enough for every key of some channels."""
 
 LoadAccount = Callable[[int], Awaitable[AccountState]]
 
@@ -55,13 +51,13 @@ class Admissions:
     async def admit(
         self,
         request: RelayRequest,
-        channels: Sequence[Channel],
+        choices: Sequence[asks.Candidate],
         prices: PriceSection,
         *,
         allows_unpriced: bool,
         leases: tuple[LeaseAsk, ...] = (),
-    ) -> asks.Candidate | None:
-        """The channel and key whose places were taken, None where none has a ceiling.
+    ) -> asks.Candidate:
+        """The channel and key to begin with: the first of `choices`, at least one, with room.
 
         leases: places the request needs beside its tenant's, tested first. Raises Refusal 402, 429, 503, and
         NoImageSlot.
@@ -70,7 +66,7 @@ class Admissions:
         terms = terms_of(request, prices.book, now)
         if terms.price is None and request.ask.model and not allows_unpriced:
             raise _counted(model_not_priced(request.ask.model))
-        candidates = _candidates(channels)
+        candidates = choices if asks.has_ceilings(choices) else ()
         ask = _ask(request, terms, now, candidates, leases)
         admission = await self._take(ask)
         match admission:
@@ -85,7 +81,7 @@ class Admissions:
             case Admitted():
                 pass
         self._open.open(_open_request(ask, terms, admission.candidate, is_stream=request.ask.stream))
-        return candidates[admission.candidate] if admission.candidate >= 0 else None
+        return choices[max(admission.candidate, 0)]
 
     async def _take(self, ask: AdmissionAsk) -> Admission:
         """Once more where the store had not seen the account yet."""
@@ -97,12 +93,6 @@ class Admissions:
         except StoreUnavailable as error:
             raise _counted(store_unavailable()) from error
         return admission
-
-
-def _candidates(channels: Sequence[Channel]) -> list[asks.Candidate]:
-    """Empty where no channel or key has a ceiling: then there is nothing to take."""
-    pairs = [(channel, key) for channel in channels for key in channel.keys][:CANDIDATES_MAX]
-    return pairs if asks.has_ceilings(pairs) else []
 
 
 def _ask(

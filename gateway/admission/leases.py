@@ -34,7 +34,7 @@ class AttemptLeases:
 
     def give_back(self, request_id: str, number: int) -> None:
         request = self._open.get(request_id)
-        if request is not None and request.leases.pop(_holder(number), None):
+        if request is not None and request.leases.pop(_holder(number), ()):
             self._port.release_leases(request_id, _holder(number))
 
 

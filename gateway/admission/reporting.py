@@ -5,6 +5,7 @@ import contextlib
 from billing.admission import AdmissionPort, StoreUnavailable
 from billing.courier import Courier
 from billing.valuation import Reported
+from gateway.admission.image_gate import ImageGate
 from gateway.admission.open_requests import OpenRequest, OpenRequests
 from gateway.config import Configuration
 from relay.core.estimate import Evidence
@@ -22,10 +23,12 @@ class OutcomeReporter:
         *,
         port: AdmissionPort,
         configuration: Configuration,
+        image_gate: ImageGate,
     ) -> None:
         self._open = open_requests
         self._courier = courier
         self._configuration = configuration
+        self._image_gate = image_gate
         self._port = port
 
     def report(self, outcome: RequestOutcome, evidence: Evidence) -> None:

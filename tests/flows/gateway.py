@@ -22,6 +22,7 @@ from gateway import wiring
 from gateway.simulator import Simulator, running_simulator
 from relay.upstream.aio_tasks import running_task_names
 from tests.factories.channels import a_channel, an_api_key
+from tests.factories.money import a_price, funded
 from tests.flows.client import Call, Heard
 from tests.flows.leftovers import eventually, our_threads, sockets_at
 from tests.flows.raw_http import request_bytes
@@ -30,6 +31,7 @@ from tests.flows.server import RunningServer, running_server
 P = ParamSpec("P")
 T = TypeVar("T")
 
+STANDING_TASKS = {"config-poll", "heartbeat", "checkpoints", "health-watch", "overload"}
 UPSTREAM_SECRET = "sk-upstream-0123456789abcdef"
 QUESTION = "one two three four five"
 
@@ -135,9 +137,17 @@ class Gateway:
         await self.idle()
         await self.recorded()
         await eventually(lambda: self.simulator.running_requests, "the simulator still answers")
-        await eventually(
-            lambda: [name for name in running_task_names() if name != "config-poll"], "tasks still run"
-        )
+        await eventually(lambda: set(running_task_names()) - STANDING_TASKS, "tasks still run")
+        await self._nothing_is_held()
+
+    async def _nothing_is_held(self) -> None:
+        parts = wiring.current()
+        assert not len(parts.open_requests), "requests are still open"
+        assert not parts.image_gate.waiting, "somebody waits for an image slot"
+        store = admission.open_records()
+        counts = await self.run(store.counts)
+        assert counts.running == 0, f"{counts.running} open records"
+        assert await self.run(store.open_amounts) == {}, "holds are left"
 
 
 def chat_body(model: str, text: str = QUESTION, **fields: Any) -> bytes:
@@ -165,6 +175,8 @@ def _row(request_id: str) -> RelayRequest:
 
 def _configured(simulator: Simulator) -> tuple[Tenant, ApiKey, str, Channel]:
     tenant = tenant_create(name="owner")
+    funded(tenant)
+    a_price("*")
     api_key, key = an_api_key(tenant, name="main")
     channel = a_channel(keys=0, name="simulator", base_url=simulator.base_url, models=["*"])
     from channels_admin.services import upstream_key_add  # noqa: PLC0415  beside its only use
