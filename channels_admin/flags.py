@@ -294,4 +294,7 @@ def relay_flags(values: Mapping[str, object]) -> RelayFlags:
         channel_retry_times=_count(values, "CHANNEL_RETRY_TIMES"),
         retry_times=_count(values, "RETRY_TIMES"),
         retry_budget_s=_seconds(values, "RETRY_BUDGET_SECONDS"),
+        images_failover=bool(values["IMAGES_FAILOVER_ENABLED"]),
+        images_failover_ambiguous=bool(values["IMAGES_FAILOVER_INCLUDE_AMBIGUOUS"]),
+        images_failover_uncertain=bool(values["IMAGES_FAILOVER_INCLUDE_UNCERTAIN"]),
     )

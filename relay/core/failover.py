@@ -112,7 +112,7 @@ class Walk:
         self._rest: tuple[UpstreamKey, ...] = ()
         self._keys: dict[int, tuple[UpstreamKey, ...]] = {}
         if first is not None:
-            self._keys[0] = _beginning_with(first[1], world.keys_of(first[0]))
+            self._keys[0] = self._settled(first[0], _beginning_with(first[1], first[0].keys))
 
     def options(self, failure: AttemptFailed | None) -> Iterator[Step]:
         """What may be tried next, nearest first. failure: of the current attempt; None before the first.
@@ -216,19 +216,21 @@ class Walk:
         return Kind.FIRST if self.current is None else Kind.NEXT_CHANNEL
 
     def _keys_at(self, place: int) -> tuple[UpstreamKey, ...]:
-        """Settled when the walk first looks at the candidate.
-
-        For pictures also which of its keys are cooling: what this request does to them later must not take
-        them from it.
-        """
         keys = self._keys.get(place)
         if keys is None:
             channel = self.candidates[place].channel
-            keys = tuple(self._world.keys_of(channel))
-            if self._traits.draws:
-                keys = tuple(key for key in keys if not self._world.is_cooling(channel.id, key.id))
-            self._keys[place] = keys
+            keys = self._keys[place] = self._settled(channel, tuple(self._world.keys_of(channel)))
         return keys
+
+    def _settled(self, channel: Channel, keys: tuple[UpstreamKey, ...]) -> tuple[UpstreamKey, ...]:
+        """The keys of a candidate that the walk looks at for the first time.
+
+        For pictures that settles which of them are cooling: what this request does to them later must not
+        take them from it.
+        """
+        if not self._traits.draws:
+            return keys
+        return tuple(key for key in keys if not self._world.is_cooling(channel.id, key.id))
 
     def _is_open(self, channel: Channel, key: UpstreamKey) -> bool:
         if not self._world.is_usable(channel, key):
@@ -242,7 +244,7 @@ class Walk:
         return is_broken_call and not (self._asked_whole or self._traits.draws)
 
     def _pause_s(self) -> float:
-        longest_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**self._repeats)
+        longest_s: float = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**self._repeats)
         return MIN_PAUSE_S + self._world.random() * (longest_s - MIN_PAUSE_S)
 
 

@@ -82,6 +82,7 @@ class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str
     model_asked: str
     model_answered: str
+    """What the upstream calls the model that answered."""
     stream_asked: bool
     end_reason: EndReason
     status: int
@@ -95,6 +96,8 @@ class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
     response_bytes: int = 0
     message_count: int = 0
     tool_count: int = 0
+    model_served: str = ""
+    """The model that was served, in the tenant's words: the one asked for, or a fallback in its stead."""
     usage: TokenUsage | None = None
     attempts: tuple[AttemptOutcome, ...] = ()
     format_version: int = FORMAT_VERSION

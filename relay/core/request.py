@@ -4,7 +4,7 @@ import msgspec
 
 from relay.core.dialects.base import Ask, Dialect
 from relay.core.path_families import PathFamily
-from relay.core.types import Caller
+from relay.core.types import Caller, ModelRoute
 
 
 class RelayRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,3 +30,5 @@ class RelayRequest(msgspec.Struct, frozen=True, kw_only=True):
     received_at: float
     upstream_idempotency_key: str | None = None
     client_request_id: str = ""
+    route: ModelRoute | None = None
+    """What is configured for the model that was asked for."""

@@ -127,7 +127,7 @@ def final_refusal(failures: Sequence[AttemptFailed], *, now: datetime.datetime |
     aware; only needed to understand a `Retry-After` that is a date.
     """
     if not failures:
-        return Refusal(503, "No channel is available.", kind="api_error", code="no_channel_available")
+        return no_channel_available("No channel is available.")
     for failure in reversed(failures):
         status = _meaningful_status(failure)
         if status:
@@ -140,6 +140,12 @@ def final_refusal(failures: Sequence[AttemptFailed], *, now: datetime.datetime |
     if last.reason is EndReason.RESPONSE_TOO_LARGE:
         return _bad_gateway("The upstream's answer is larger than the gateway accepts.", "response_too_large")
     return _bad_gateway(_message(last, "The upstream failed to answer."), word(last.code) or "upstream_error")
+
+
+def no_channel_available(message: str) -> Refusal:
+    """All that could serve are out, cooling down, or full."""
+    kind, code = "api_error", "no_channel_available"
+    return Refusal(503, message, kind=kind, code=code, retry_after_s=COOLDOWN_S)
 
 
 def parse_retry_after(value: str | None, now: datetime.datetime | None) -> int | None:

@@ -138,19 +138,19 @@ def order(tiers: Tiers, random: Random) -> list[Channel]:
     return ordered
 
 
-def pick_key(channel: Channel, turn: int, random: Random) -> UpstreamKey:
-    """The upstream key of an attempt. turn: the channel's running number of attempts.
+def keys_in_order(channel: Channel, turn: int, random: Random) -> tuple[UpstreamKey, ...]:
+    """The channel's keys in the order in which a request tries them, each once.
 
-    Raises ValueError for a channel without keys, which no index offers.
+    turn: how many requests came to the channel before; only for round robin, which begins one key further
+    each time.
     """
-    if not channel.keys:
-        raise ValueError(f"channel {channel.id} has no key")
-    count = len(channel.keys)
-    match channel.key_mode:
-        case KeyMode.ROUND_ROBIN:
-            return channel.keys[turn % count]
-        case KeyMode.RANDOM:
-            return channel.keys[int(random.random() * count)]
+    keys = channel.keys
+    if len(keys) < 2:
+        return keys
+    if channel.key_mode is KeyMode.ROUND_ROBIN:
+        at = turn % len(keys)
+        return keys[at:] + keys[:at]
+    return tuple(sorted(keys, key=lambda _: random.random()))
 
 
 def listed_models(

@@ -1,48 +1,181 @@
-"""Which channel and key is tried next, and when there is no next one."""
+"""Which channel and key is tried next: the walk of `relay.core.failover`, asked with what holds right now."""
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from relay.core.errors import AttemptFailed
+from relay.core.failover import Candidate, Kind, Step, Traits, Walk
 from relay.core.request import RelayRequest
-from relay.core.selection import pick_key
-from relay.core.types import Channel, UpstreamKey
-from relay.upstream.ports import Chance, Clock, Control
+from relay.core.types import NO_CEILINGS, Channel, UpstreamKey
+
+if TYPE_CHECKING:
+    from relay.upstream.engine import Engine
+
+ADMISSION_LEASE = 0
+"""Number under which admission took the lease of the first attempt; attempts count from 1."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """decision: why this one, for the record."""
+    """lease: the number it was taken under; None where neither channel nor key has a ceiling."""
 
-    channel: Channel
-    key: UpstreamKey
-    decision: str
+    step: Step
+    lease: int | None = None
+
+    @property
+    def channel(self) -> Channel:
+        return self.step.candidate.channel
+
+    @property
+    def key(self) -> UpstreamKey:
+        return self.step.key
+
+    @property
+    def model(self) -> str:
+        """What is asked for, in the tenant's words; a fallback model if it stands in."""
+        return self.step.candidate.model
+
+    @property
+    def decision(self) -> str:
+        """Why this one, for the record."""
+        kind, channel = self.step.kind, self.channel
+        match kind:
+            case Kind.SAME_KEY:
+                return f"{kind} after {self.step.delay_s:.1f} s"
+            case Kind.FALLBACK:
+                kind_words = f"{kind} {self.model}"
+            case Kind.AS_WHOLE | Kind.NEXT_KEY:
+                return kind.value
+            case _:
+                kind_words = kind.value
+        return f"{kind_words}: priority {channel.priority}, weight {channel.weight}"
 
 
-def choices(
-    request: RelayRequest,
-    candidates: Sequence[Channel],
-    *,
-    control: Control,
-    clock: Clock,
-    chance: Chance,
-    next_key_turn: Callable[[Channel], int],
-) -> Iterator[Choice]:
-    """The candidates in their order, each once, as long as the flags allow a further one.
+class Choices:
+    """One request's walk. `what_next`: words for the attempt that `next` was asked after."""
 
-    Flags, statuses and the retry budget are looked at anew before each further choice; the budget never
-    cuts an attempt that runs, and does not apply to images.
-    """
-    began = clock.now()
-    offered = 0
-    for channel in candidates:
-        flags = control.flags()
-        if offered > 0:
-            is_over_budget = clock.now() - began >= flags.retry_budget_s and not request.is_image
-            if offered > flags.retry_times or is_over_budget:
-                return
-        key = pick_key(channel, next_key_turn(channel), chance)
-        if not control.is_usable(channel, key):
-            continue
-        offered += 1
-        place = "first choice" if offered == 1 else f"choice {offered}"
-        yield Choice(channel, key, f"{place}: priority {channel.priority}, weight {channel.weight}")
+    __slots__ = ("_engine", "_first", "_is_woken", "_request", "_waker", "_walk", "what_next")
+
+    def __init__(
+        self,
+        engine: "Engine",
+        request: RelayRequest,
+        candidates: Sequence[Candidate],
+        first: tuple[Channel, UpstreamKey] | None,
+    ) -> None:
+        self.what_next = ""
+        self._engine = engine
+        self._request = request
+        self._first = first
+        self._is_woken = False
+        self._waker: asyncio.Future[None] | None = None
+        self._walk = Walk(traits_of(request), candidates, _World(engine), first)
+
+    async def next(self, failure: AttemptFailed | None, number: int) -> Choice | None:
+        """The attempt that begins now, its lease taken; None when there is no further one.
+
+        Waits where the same key is to be tried again; `wake` cuts that short. number: of the attempt.
+        """
+        step = next(self._walk.options(failure), None)
+        if failure is None:
+            self._drop_admission_lease(step)
+        if step is not None and step.delay_s > 0:
+            await self._pause(step.delay_s)
+            if self._is_woken:
+                self.what_next = "stopped"
+                return None
+            step = next(self._walk.options(failure), None)  # flags and health may have changed meanwhile
+        choice = None if step is None else await self._with_room(failure, step, number)
+        self.what_next = self._walk.ended_by if choice is None else choice.step.kind.value
+        if choice is not None:
+            self._walk.take(choice.step)
+        return choice
+
+    def wake(self) -> None:
+        """The request was stopped: whoever waits for its next attempt shall not."""
+        self._is_woken = True
+        self._go_on()
+
+    def give_back(self, choice: Choice) -> None:
+        """The attempt is over, or is not made after all."""
+        if choice.lease is not None:
+            self._engine.leases.give_back(self._request.id, choice.lease)
+
+    async def _with_room(self, failure: AttemptFailed | None, step: Step, number: int) -> Choice | None:
+        if failure is None and self._is_admitted(step):
+            return Choice(step, ADMISSION_LEASE if _is_limited(step.candidate.channel, step.key) else None)
+        if not _is_limited(step.candidate.channel, step.key):
+            return Choice(step)
+        steps = self._limited_options(failure)
+        pairs = [(one.candidate.channel, one.key) for one in steps]
+        taken = await self._engine.leases.take(self._request.id, number, pairs)
+        if taken is None:
+            self._walk.ended_by = "no candidate has room"
+            return None
+        return Choice(steps[taken], number if _is_limited(*pairs[taken]) else None)
+
+    def _is_admitted(self, step: Step) -> bool:
+        return self._first is not None and (step.candidate.channel, step.key) == self._first
+
+    def _drop_admission_lease(self, step: Step | None) -> None:
+        """Admission leased a place that the first attempt does not take: it was disabled meanwhile."""
+        if self._first is not None and _is_limited(*self._first) and not (step and self._is_admitted(step)):
+            self._engine.leases.give_back(self._request.id, ADMISSION_LEASE)
+
+    def _limited_options(self, failure: AttemptFailed | None) -> list[Step]:
+        """Up to the first that has room in any case."""
+        steps: list[Step] = []
+        for step in self._walk.options(failure):
+            steps.append(step)
+            if not _is_limited(step.candidate.channel, step.key):
+                break
+        return steps
+
+    def _go_on(self) -> None:
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(None)
+
+    async def _pause(self, seconds: float) -> None:
+        self._waker = asyncio.get_running_loop().create_future()
+        clock = self._engine.clock
+        timer = clock.call_at(clock.now() + seconds, self._go_on)
+        try:
+            await self._waker
+        finally:
+            timer.cancel()
+            self._waker = None
+
+
+class _World:
+    """`relay.core.failover.Surroundings`, as the engine's ports tell it."""
+
+    __slots__ = ("_began", "_engine", "flags", "is_cooling", "is_usable", "random")
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._began = engine.clock.now()
+        self.flags = engine.control.flags
+        self.is_usable = engine.control.is_usable
+        self.is_cooling = engine.health.is_cooling
+        self.random = engine.chance.random
+
+    def elapsed_s(self) -> float:
+        return self._engine.clock.now() - self._began
+
+    def keys_of(self, channel: Channel) -> Sequence[UpstreamKey]:
+        return self._engine.keys_of(channel)
+
+
+def traits_of(request: RelayRequest) -> Traits:
+    is_artefact = request.route is not None and request.route.is_artefact
+    return Traits(
+        model=request.ask.model,
+        is_replayable=request.is_replayable,
+        draws=(request.is_image or is_artefact) and not request.is_replayable,
+    )
+
+
+def _is_limited(channel: Channel, key: UpstreamKey) -> bool:
+    return channel.ceilings != NO_CEILINGS or key.ceilings != NO_CEILINGS

@@ -7,11 +7,13 @@ import asyncio
 from collections.abc import Sequence
 
 from relay.core.end_reasons import EndReason
+from relay.core.failover import Candidate
 from relay.core.request import RelayRequest
+from relay.core.selection import keys_in_order
 from relay.core.sse import DEFAULT_MAX_EVENT_BYTES
 from relay.core.stream_state import DRAINS_PER_PROCESS
-from relay.core.types import Channel
-from relay.upstream.ports import Chance, Clock, Control, Recorder
+from relay.core.types import Channel, UpstreamKey
+from relay.upstream.ports import Chance, Clock, Control, Health, Leases, NoHealth, NoLeases, Recorder
 from relay.upstream.running import RunningRequest
 from relay.upstream.transports.contract import RelayTransport
 
@@ -27,6 +29,8 @@ class Engine:
         chance: Chance,
         control: Control,
         recorder: Recorder,
+        health: Health | None = None,
+        leases: Leases | None = None,
         max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES,
     ) -> None:
         self.transport = transport
@@ -34,14 +38,41 @@ class Engine:
         self.chance = chance
         self.control = control
         self.recorder = recorder
+        self.health = health or NoHealth()
+        self.leases = leases or NoLeases()
         self.max_event_bytes = max_event_bytes
         self.running: dict[str, RunningRequest] = {}
         self._drains = 0
         self._key_turns: dict[int, int] = {}
 
-    def start(self, request: RelayRequest, candidates: Sequence[Channel]) -> RunningRequest:
-        """Runs the request against the candidates, in their order. Needs the running loop."""
-        running = RunningRequest(self, request, candidates)
+    def first_choices(self, candidates: Sequence[Channel]) -> list[tuple[Channel, UpstreamKey]]:
+        """Where a first attempt may go, best first: what admission leases from.
+
+        Empty when all candidates are out or cooling down.
+        """
+        return [
+            (channel, key)
+            for channel in candidates
+            for key in self.keys_of(channel)
+            if self.control.is_usable(channel, key) and not self.health.is_cooling(channel.id, key.id)
+        ]
+
+    def start(
+        self,
+        request: RelayRequest,
+        candidates: Sequence[Channel],
+        *,
+        first: tuple[Channel, UpstreamKey] | None = None,
+        fallbacks: Sequence[Candidate] = (),
+    ) -> RunningRequest:
+        """Runs the request against the candidates, in their order. Needs the running loop.
+
+        first: one of `first_choices`, leased by admission where it has a ceiling; the walk begins there.
+        fallbacks: channels for other models, tried when all candidates have failed.
+        """
+        model = request.ask.model
+        walked = [Candidate(channel, model) for channel in candidates]
+        running = RunningRequest(self, request, [*walked, *fallbacks], first)
         self.running[request.id] = running
         running.start()
         return running
@@ -57,11 +88,13 @@ class Engine:
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
 
-    def next_key_turn(self, channel: Channel) -> int:
-        """Round robin over a channel's keys, counted per process."""
+    def keys_of(self, channel: Channel) -> tuple[UpstreamKey, ...]:
+        """A channel's keys in the order in which one request tries them. Round robin counts per process."""
+        if len(channel.keys) < 2:
+            return channel.keys
         turn = self._key_turns.get(channel.id, -1) + 1
         self._key_turns[channel.id] = turn
-        return turn
+        return keys_in_order(channel, turn, self.chance)
 
     def take_drain(self) -> bool:
         """A place for reading on after the client left; False when all are taken."""

@@ -13,12 +13,14 @@ import msgspec
 from relay.core.dialects.opaque import OPAQUE
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
+from relay.core.failover import Kind
 from relay.core.headers import upstream_headers
 from relay.core.request import RelayRequest
 from relay.core.selection import model_sent
-from relay.core.stream_state import IMAGE_WHOLE_EXTRA_S, Limits
-from relay.core.types import Channel, RelayFlags, StreamMode, UpstreamKey
+from relay.core.stream_state import EARLY_COMMIT_FORCED_S, IMAGE_WHOLE_EXTRA_S, Limits
+from relay.core.types import Channel, RelayFlags, StreamMode, StreamPolicy, UpstreamKey
 from relay.core.upstream_kinds import UPSTREAM_KINDS
+from relay.upstream.choices import Choice
 
 
 class Mode(StrEnum):
@@ -34,6 +36,8 @@ class Mode(StrEnum):
     """`force_non_stream`: a whole answer, sent to the client as a stream."""
     RAW = "raw"
     """Pass-through: whatever comes, as it comes."""
+    DRAWN = "drawn"
+    """A picture: a JSON body is looked at before it goes on, anything else passes through."""
 
     @property
     def asks_for_stream(self) -> bool:
@@ -45,23 +49,42 @@ class Mode(StrEnum):
 
 
 class AttemptPlan(msgspec.Struct, frozen=True):
-    """decision: why this channel and key, for the record."""
+    """decision: why this channel and key, for the record. model: in the tenant's words."""
 
     number: int
     channel: Channel
     key: UpstreamKey
+    policy: StreamPolicy
     mode: Mode
     limits: Limits
+    model: str
     model_sent: str
     decision: str
+    possible_duplicate_charge: bool = False
+
+
+def policy_of(request: RelayRequest, channel: Channel) -> StreamPolicy:
+    """The model route's, else the channel's, which is the default one where it names none."""
+    route = request.route
+    return channel.policy if route is None or route.policy is None else route.policy
+
+
+def early_commit_s(request: RelayRequest, channel: Channel) -> float:
+    """Seconds from the request's receipt to an early start of the answer; 0 = never."""
+    if not request.ask.stream or not mode_of(request, channel).answers_with_stream:
+        return 0.0
+    policy = policy_of(request, channel)
+    if policy.early_commit_s is not None:
+        return policy.early_commit_s
+    return EARLY_COMMIT_FORCED_S if policy.stream_policy is StreamMode.FORCE_NON_STREAM else 0.0
 
 
 def mode_of(request: RelayRequest, channel: Channel) -> Mode:
-    if request.dialect is OPAQUE:
-        return Mode.RAW
+    if request.ask.is_raw or request.dialect is OPAQUE:
+        return Mode.DRAWN if request.is_image else Mode.RAW
     if not request.ask.has_streamed_form:
         return Mode.WHOLE
-    match channel.policy.stream_policy, request.ask.stream:
+    match policy_of(request, channel).stream_policy, request.ask.stream:
         case StreamMode.FORCE_STREAM, False:
             return Mode.AGGREGATE
         case StreamMode.FORCE_NON_STREAM, True:
@@ -74,7 +97,7 @@ def mode_of(request: RelayRequest, channel: Channel) -> Mode:
 
 def limits_of(request: RelayRequest, channel: Channel, flags: RelayFlags, mode: Mode) -> Limits:
     """Timers follow what is asked of the upstream, not what the client asked."""
-    policy = channel.policy
+    policy = policy_of(request, channel)
     connect_s = channel.connect_timeout_s
     header_s = flags.image_header_timeout_s if request.is_image else flags.header_timeout_s
     if not request.is_image and policy.header_timeout_s > 0:
@@ -85,10 +108,12 @@ def limits_of(request: RelayRequest, channel: Channel, flags: RelayFlags, mode: 
     elif request.is_image:
         whole_s = flags.image_header_timeout_s + IMAGE_WHOLE_EXTRA_S
     idle_s = policy.image_idle_timeout_s if request.is_image else policy.idle_timeout_s
-    if mode is Mode.RAW:
+    if mode is Mode.RAW or (mode is Mode.DRAWN and request.ask.stream):
         return Limits(
             connect_s=connect_s, header_s=header_s, idle_s=idle_s, first_event_s=policy.first_event_timeout_s
         )
+    if request.is_image and not mode.asks_for_stream:
+        return Limits(connect_s=connect_s, header_s=header_s, whole_s=whole_s, idle_s=idle_s)
     if not mode.asks_for_stream:
         return Limits(connect_s=connect_s, whole_s=whole_s)
     return Limits(
@@ -163,22 +188,18 @@ def _headers(request: RelayRequest, plan: AttemptPlan, secret: str) -> list[tupl
     return headers
 
 
-def make_plan(
-    request: RelayRequest,
-    channel: Channel,
-    key: UpstreamKey,
-    flags: RelayFlags,
-    *,
-    number: int,
-    decision: str,
-) -> AttemptPlan:
-    mode = mode_of(request, channel)
+def make_plan(request: RelayRequest, choice: Choice, flags: RelayFlags, *, number: int) -> AttemptPlan:
+    channel = choice.channel
+    mode = Mode.WHOLE if choice.step.kind is Kind.AS_WHOLE else mode_of(request, channel)
     return AttemptPlan(
         number=number,
         channel=channel,
-        key=key,
+        key=choice.key,
+        policy=policy_of(request, channel),
         mode=mode,
         limits=limits_of(request, channel, flags, mode),
-        model_sent=model_sent(channel, request.ask.model),
-        decision=decision,
+        model=choice.model,
+        model_sent=model_sent(channel, choice.model),
+        decision=choice.decision,
+        possible_duplicate_charge=choice.step.possible_duplicate_charge,
     )

@@ -67,6 +67,7 @@ def request_outcome(
         response_bytes=pump.bytes_out + whole_bytes,
         message_count=request.ask.message_count,
         tool_count=request.ask.tool_count,
+        model_served=last.plan.model if last is not None else request.ask.model,
         usage=last.usage if last is not None and last.is_committed else None,
         attempts=tuple(_attempt_outcome(one, pump, end) for one in tried),
     )
@@ -153,6 +154,7 @@ def _attempt_outcome(tried: Tried, pump: Pump, end: RequestEnd) -> AttemptOutcom
         usage_complete=usage is not None and usage.is_complete,
         client_consumed=end.client_consumed and attempt.is_committed,
         usage=usage,
+        possible_duplicate_charge=plan.possible_duplicate_charge,
     )
 
 

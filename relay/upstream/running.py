@@ -8,28 +8,27 @@ and is never set without ending what it ends.
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from relay.core.end_reasons import CLIENT_SIDE, SUCCESSFUL, EndReason
 from relay.core.errors import AttemptFailed, Refusal, described
 from relay.core.estimate import Evidence
+from relay.core.failover import Candidate
 from relay.core.outcomes import RequestOutcome
 from relay.core.refusals import refusal_for_stop
 from relay.core.request import RelayRequest
-from relay.core.retry import final_refusal, starts_another_attempt
-from relay.core.scrubbing import scrub_failure
-from relay.core.selection import claims
-from relay.core.stream_state import DRAIN_BYTES, DRAIN_S, EARLY_COMMIT_FORCED_S, USAGE_WAIT_S
-from relay.core.types import Channel, DisconnectPolicy, StreamMode
+from relay.core.retry import final_refusal
+from relay.core.stream_state import DRAIN_BYTES, DRAIN_S, USAGE_WAIT_S
+from relay.core.types import Channel, DisconnectPolicy, UpstreamKey
 from relay.upstream.aio_tasks import spawn
 from relay.upstream.answer import Answer, Head, stream_head
 from relay.upstream.attempt import Attempt
-from relay.upstream.choices import Choice, choices
-from relay.upstream.plan import Mode, make_plan, mode_of, upstream_host
+from relay.upstream.choices import Choice, Choices
+from relay.upstream.one_try import Try
+from relay.upstream.plan import Mode, early_commit_s
 from relay.upstream.ports import Timer
 from relay.upstream.pump import Pump
-from relay.upstream.readings import READINGS
 from relay.upstream.record import RequestEnd, Tried, evidence_of, request_outcome
 from relay.upstream.transports.contract import CLOSE_TIMEOUT_S
 
@@ -43,23 +42,31 @@ CLIENT_LEFT_STATUS = 499
 
 class RunningRequest:
     __slots__ = (
-        "_answer", "_attempt", "_candidates", "_client_consumed", "_client_done",
+        "_answer", "_candidates", "_choices", "_client_consumed", "_client_done",
         "_client_has_left", "_early_commit", "_end_reason", "_engine", "_is_cut", "_is_draining",
-        "_is_over", "_is_reported", "_started_wall", "_status", "_stop_reason", "_tried",
+        "_is_over", "_is_reported", "_started_wall", "_status", "_stop_reason", "_tried", "_try",
         "on_write_timeout", "request", "task",
     )  # fmt: skip
 
-    def __init__(self, engine: "Engine", request: RelayRequest, candidates: Sequence[Channel]) -> None:
+    def __init__(
+        self,
+        engine: "Engine",
+        request: RelayRequest,
+        candidates: Sequence[Candidate],
+        first: tuple[Channel, UpstreamKey] | None = None,
+    ) -> None:
         self.request = request
         self.task: asyncio.Task[None] | None = None
         self.on_write_timeout: Callable[[], None] = _nothing
         """Set by the response: cuts the connection of a client that does not read."""
         self._engine = engine
         self._candidates = candidates
+        self._choices = Choices(engine, request, candidates, first)
         self._answer = Answer(Pump(engine.clock, self._on_write_timeout))
         self._started_wall = engine.clock.wall()
         self._tried: list[Tried] = []
-        self._attempt: Attempt | None = None
+        self._try: Try | None = None
+        """The one that runs."""
         self._stop_reason: EndReason | None = None
         self._end_reason: EndReason | None = None
         self._status = CLIENT_LEFT_STATUS
@@ -81,7 +88,15 @@ class RunningRequest:
     @property
     def attempts(self) -> int:
         """How many attempts were begun."""
-        return len(self._tried) + (self._attempt is not None)
+        return len(self._tried) + (self._try is not None)
+
+    @property
+    def fallback_model(self) -> str:
+        """The model that answers in the stead of the one asked for; "" while none does."""
+        attempt = self._current_attempt
+        if attempt is None or not attempt.is_committed or attempt.plan.model == self.request.ask.model:
+            return ""
+        return attempt.plan.model
 
     @property
     def is_cut(self) -> bool:
@@ -112,9 +127,9 @@ class RunningRequest:
         if reason in CLIENT_SIDE and self._reads_on(reason):
             return
         self._stop_reason = reason
-        if self.task is not None and self._attempt is not None and self._attempt.is_open:
-            self._attempt.is_open = False  # one cancellation an attempt, never into its clean-up
-            self.task.cancel()
+        self._choices.wake()
+        if self._try is not None:
+            self._try.stop(reason)
 
     def client_done(self, *, consumed: bool) -> None:
         """The client's side is over: everything was written (consumed), or the client is gone."""
@@ -151,17 +166,14 @@ class RunningRequest:
 
     async def _try_candidates(self) -> None:
         failures: list[AttemptFailed] = []
-        for choice in self._choices():
-            if self._stop_reason is not None:
-                break
-            end = await self._try(choice)
+        while choice := await self._next_choice(failures[-1] if failures else None):
+            end = await self._run_one(choice)
             if isinstance(end, EndReason):
                 self._conclude(end)
                 return
             failures.append(end)
-            if self._attempt_was_committed and not end.message:
-                end.message = "The upstream's answer broke off."
-            if self._attempt_was_committed or not self._may_go_on(end, choice.channel):
+            if self._tried[-1].attempt.is_committed:
+                end.message = end.message or "The upstream's answer broke off."
                 break
         if self._stop_reason is not None:
             self._conclude(self._stop_reason)
@@ -170,97 +182,31 @@ class RunningRequest:
         reason = failures[-1].reason if failures else EndReason.GATEWAY_ERROR
         self._conclude(reason, final_refusal(failures, now=now))
 
-    def _choices(self) -> Iterator[Choice]:
-        engine = self._engine
-        return choices(
-            self.request,
-            self._candidates,
-            control=engine.control,
-            clock=engine.clock,
-            chance=engine.chance,
-            next_key_turn=engine.next_key_turn,
-        )
+    async def _next_choice(self, failure: AttemptFailed | None) -> Choice | None:
+        choices = self._choices
+        choice = None
+        if failure is None or self._stop_reason is None:
+            choice = await choices.next(failure, len(self._tried) + 1)
+        if choice is not None and self._stop_reason is not None:
+            choices.give_back(choice)
+            choice = None
+        if self._tried:
+            self._tried[-1].what_next = choices.what_next if self._stop_reason is None else "stopped"
+        return choice
 
-    async def _try(self, choice: Choice) -> EndReason | AttemptFailed:
-        engine = self._engine
-        flags = engine.control.flags()
-        plan = make_plan(
-            self.request,
-            choice.channel,
-            choice.key,
-            flags,
-            number=len(self._tried) + 1,
-            decision=choice.decision,
-        )
-        attempt = self._attempt = Attempt(
-            plan,
-            self.request,
-            self._answer,
-            transport=engine.transport,
-            clock=engine.clock,
-            interrupt=self._interrupt,
-            max_event_bytes=engine.max_event_bytes,
-        )
-        end = await self._outcome_of(attempt)
-        self._attempt = None
-        if isinstance(end, AttemptFailed):
-            host = upstream_host(choice.channel.base_url).partition(":")[0]
-            scrub_failure(end, tuple(filter(None, (attempt.revealed, host))))
-            self._tried.append(Tried(attempt, end.reason, end.error_class))
-        else:
-            self._tried.append(Tried(attempt, end))
-        return end
-
-    async def _outcome_of(self, attempt: Attempt) -> EndReason | AttemptFailed:
-        """How the attempt ended, whoever ended it."""
+    async def _run_one(self, choice: Choice) -> EndReason | AttemptFailed:
         try:
-            return await attempt.run(READINGS[attempt.plan.mode])
-        except AttemptFailed as failure:
-            return failure
-        except Exception as error:  # noqa: BLE001  a bug of ours ends this attempt, and is recorded as its end
-            logger.error("an attempt failed in the gateway: %s", described(error))  # noqa: TRY400  no message
-            return EndReason.GATEWAY_ERROR
-        except asyncio.CancelledError:
-            if self._stop_reason is None and attempt.expired is None:
-                self._stop_reason = EndReason.GATEWAY_SHUTDOWN  # the loop is going down: not our cancel
-            elif self.task is not None:
-                self.task.uncancel()
-        if attempt.is_committed and attempt.facts.terminal_seen:
-            return EndReason.COMPLETED
-        if self._stop_reason is not None:
-            return self._stop_reason
-        return self._expiry_of(attempt)
-
-    @staticmethod
-    def _expiry_of(attempt: Attempt) -> EndReason | AttemptFailed:
-        assert attempt.expired is not None  # noqa: S101  the caller has seen the cancellation's cause
-        if attempt.expired is EndReason.COMPLETED_WITHOUT_TERMINAL:
-            try:
-                return attempt.end_quietly()
-            except AttemptFailed as failure:
-                return failure
-        if attempt.expired is EndReason.CLIENT_DISCONNECTED:
-            return attempt.expired
-        if attempt.expired is EndReason.UPSTREAM_REJECTED and attempt.rejection is not None:
-            return attempt.rejection
-        return AttemptFailed(attempt.expired, error_class="timeout")
-
-    @property
-    def _attempt_was_committed(self) -> bool:
-        return bool(self._tried) and self._tried[-1].attempt.is_committed
-
-    def _may_go_on(self, failure: AttemptFailed, channel: Channel) -> bool:
-        tried = self._tried[-1]
-        if self._stop_reason is not None:
-            tried.what_next = "stopped"
-        elif not self.request.is_replayable:
-            tried.what_next = "not replayable"
-        elif not starts_another_attempt(failure, claimed=claims(channel, self.request.ask.model)):
-            tried.what_next = "not retried for this failure"
+            current = Try(self._engine, self.request, self._answer, choice, len(self._tried) + 1)
+            self._try = current
+            end = await current.run()
+        finally:
+            self._try = None
+            self._choices.give_back(choice)
+        if isinstance(end, AttemptFailed):
+            self._tried.append(Tried(current.attempt, end.reason, end.error_class))
         else:
-            tried.what_next = "next channel, if any"
-            return True
-        return False
+            self._tried.append(Tried(current.attempt, end))
+        return end
 
     # The end.
 
@@ -313,15 +259,15 @@ class RunningRequest:
 
     def _evidence(self) -> Evidence:
         """Of the attempt that answered, or was tried last."""
-        attempt = self._attempt or (self._tried[-1].attempt if self._tried else None)
-        return evidence_of(self.request, attempt)
+        return evidence_of(self.request, self._current_attempt)
 
     # While it runs.
 
     @property
     def progress(self) -> tuple[int, int, int]:
         """Changes when there is more to book: attempts begun, attempts ended, bytes of the running one."""
-        return self.attempts, len(self._tried), 0 if self._attempt is None else self._attempt.bytes_in
+        received = 0 if self._try is None else self._try.attempt.bytes_in
+        return self.attempts, len(self._tried), received
 
     def draft(self) -> RequestOutcome:
         """The request as it stands, ending `abandoned`: what is booked should this process die now."""
@@ -333,34 +279,35 @@ class RunningRequest:
             ended_at=self._engine.clock.now(),
             client_consumed=False,
         )
-        running = [] if self._attempt is None else [Tried(self._attempt, EndReason.ABANDONED)]
+        running = [] if self._try is None else [Tried(self._try.attempt, EndReason.ABANDONED)]
         return request_outcome(self.request, [*self._tried, *running], end, self._answer.pump)
 
     @property
     def received_size(self) -> int:
         """Characters of text that the running attempt, or the last one, has received."""
-        attempt = self._attempt or (self._tried[-1].attempt if self._tried else None)
+        attempt = self._current_attempt
         return 0 if attempt is None else attempt.facts.received.size
 
     # Interruptions.
-
-    def _interrupt(self) -> None:
-        """A timer of the running attempt has expired."""
-        if self.task is not None and self._attempt is not None and self._attempt.is_open:
-            self._attempt.is_open = False
-            self.task.cancel()
 
     def _on_write_timeout(self) -> None:
         self.stop(EndReason.CLIENT_TOO_SLOW)
         self.on_write_timeout()
 
     @property
+    def _current_attempt(self) -> Attempt | None:
+        """The one that runs, else the last one."""
+        if self._try is not None:
+            return self._try.attempt
+        return self._tried[-1].attempt if self._tried else None
+
+    @property
     def _is_detached(self) -> bool:
-        return self._attempt is not None and self._attempt.is_detached
+        return self._try is not None and self._try.attempt.is_detached
 
     def _reads_on(self, reason: EndReason) -> bool:
         """Whether the upstream is read to its end although the client has left."""
-        attempt = self._attempt
+        attempt = None if self._try is None else self._try.attempt
         if attempt is None or not attempt.is_open or not attempt.is_committed:
             return False
         if attempt.facts.terminal_seen:
@@ -382,29 +329,17 @@ class RunningRequest:
         return (
             reason is EndReason.CLIENT_DISCONNECTED
             and attempt.plan.mode is Mode.STREAM
-            and attempt.plan.channel.policy.disconnect_policy is DisconnectPolicy.DRAIN
+            and attempt.plan.policy.disconnect_policy is DisconnectPolicy.DRAIN
             and self._engine.take_drain()
         )
 
     def _arm_early_commit(self) -> None:
         """Proxies that cut at 100 s without a byte: answer early, tell the outcome in-band."""
-        after_s = self._early_commit_s()
+        after_s = early_commit_s(self.request, self._candidates[0].channel) if self._candidates else 0.0
         if after_s > 0:
             self._early_commit = self._engine.clock.call_at(
                 self.request.received_at + after_s, lambda: self._answer.begin(stream_head([]))
             )
-
-    def _early_commit_s(self) -> float:
-        if not self._candidates or not self.request.ask.stream:
-            return 0.0
-        channel = self._candidates[0]
-        mode = mode_of(self.request, channel)
-        if not mode.answers_with_stream:
-            return 0.0
-        if channel.policy.early_commit_s is not None:
-            return channel.policy.early_commit_s
-        is_forced = channel.policy.stream_policy is StreamMode.FORCE_NON_STREAM
-        return EARLY_COMMIT_FORCED_S if is_forced else 0.0
 
 
 def _nothing() -> None:

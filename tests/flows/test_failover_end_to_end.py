@@ -34,6 +34,7 @@ FAILURES = {
 
 async def _first_fails(gateway, model: str) -> None:
     """Two channels on one upstream: the first asks for the failing behaviour, the second for an echo."""
+    await gateway.configure(runtime_flag_set, name="CHANNEL_RETRY_TIMES", value=0)
     await gateway.configure(
         channel_update,
         channel_id=gateway.channel.pk,

@@ -106,7 +106,7 @@ def test_a_flag_marked_without_effect_is_obeyed_by_nobody(name):
 
 
 def test_a_flag_that_is_obeyed_would_be_noticed():
-    assert "relay/upstream/choices.py" in _users("RETRY_TIMES")
+    assert "relay/core/failover.py" in _users("RETRY_TIMES")
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENT_WITHOUT_EFFECT))

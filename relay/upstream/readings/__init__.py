@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from relay.upstream.attempt import Reading
 from relay.upstream.plan import Mode
+from relay.upstream.readings.drawn import read_drawn
 from relay.upstream.readings.raw import read_raw
 from relay.upstream.readings.stream import read_stream
 from relay.upstream.readings.whole import read_aggregated, read_exploded, read_whole
@@ -14,4 +15,5 @@ READINGS: Mapping[Mode, Reading] = {
     Mode.AGGREGATE: read_aggregated,
     Mode.EXPLODE: read_exploded,
     Mode.RAW: read_raw,
+    Mode.DRAWN: read_drawn,
 }

@@ -120,7 +120,7 @@ class StreamRelay:
 
     def _is_hold_over(self) -> bool:
         return (
-            self._attempt.plan.channel.policy.preamble_hold_s <= 0
+            self._attempt.plan.policy.preamble_hold_s <= 0
             or self._held_events >= HELD_EVENTS
             or self._held_bytes >= HELD_BYTES
         )
@@ -128,7 +128,7 @@ class StreamRelay:
     def _start_hold_timer(self) -> None:
         if self._hold_timer is None:
             attempt = self._attempt
-            hold_s = attempt.plan.channel.policy.preamble_hold_s
+            hold_s = attempt.plan.policy.preamble_hold_s
             self._hold_timer = attempt.clock.call_at(attempt.clock.now() + hold_s, self._release)
 
     def _release(self) -> None:

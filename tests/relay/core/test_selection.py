@@ -1,5 +1,6 @@
 """Which channels serve a model, and in which order."""
 
+import itertools
 import random
 import time
 from collections import Counter
@@ -12,11 +13,11 @@ from relay.core.selection import (
     claims,
     close_names,
     is_model_allowed,
+    keys_in_order,
     listed_models,
     matches,
     model_sent,
     order,
-    pick_key,
 )
 from relay.core.types import Channel, KeyMode, PlainSecret, UpstreamKey
 
@@ -174,13 +175,21 @@ def test_the_extremes_of_chance_are_harmless(number: float) -> None:
     assert len(order(tiers, Scripted(number, number))) == 2
 
 
-def test_pick_key() -> None:
+def test_round_robin_begins_one_key_further_each_time() -> None:
     turns = channel(1, "a", keys=KEYS)
-    assert [pick_key(turns, turn, Scripted()).id for turn in range(5)] == [1, 2, 3, 1, 2]
+    orders = [[key.id for key in keys_in_order(turns, turn, Scripted())] for turn in range(4)]
+    assert orders == [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]
+
+
+def test_random_keys_come_once_each_in_any_order() -> None:
     chance = channel(1, "a", keys=KEYS, key_mode=KeyMode.RANDOM)
-    assert [pick_key(chance, 0, Scripted(number)).id for number in (0.0, 0.34, 0.67, 0.999)] == [1, 2, 3, 3]
-    with pytest.raises(ValueError, match="no key"):
-        pick_key(channel(9, "a", keys=()), 0, Scripted())
+    dice = random.Random(1)
+    orders = {tuple(key.id for key in keys_in_order(chance, 0, dice)) for _ in range(200)}
+    assert orders == set(itertools.permutations((1, 2, 3)))
+
+
+def test_a_channel_without_keys_offers_none() -> None:
+    assert keys_in_order(channel(9, "a", keys=()), 0, Scripted()) == ()
 
 
 def test_model_sent() -> None:

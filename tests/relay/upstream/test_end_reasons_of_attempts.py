@@ -347,7 +347,7 @@ async def test_gateway_error(runtime, monkeypatch, caplog):
     def explode(*_args, **_kwargs):
         raise RuntimeError(secret)
 
-    monkeypatch.setattr("relay.upstream.running.make_plan", explode)
+    monkeypatch.setattr("relay.upstream.one_try.make_plan", explode)
     client = runtime.ask()
     await client.end()
     assert client.refusal.status == 500

@@ -10,7 +10,7 @@ import pytest
 from relay.core.end_reasons import EndReason
 from relay.core.errors import SecretUnavailable
 from relay.core.types import RelayFlags, UpstreamKey
-from tests.fakes.runtime import DONE, ERROR, HELLO, ROLE, STOP, WHOLE, a_channel, settle
+from tests.fakes.runtime import DONE, ERROR, HELLO, NO_REPEATS, ROLE, STOP, WHOLE, a_channel, settle
 
 JSON = {"content-type": "application/json"}
 TWO = (a_channel(number=1), a_channel(number=2))
@@ -126,7 +126,7 @@ async def test_retry_times_bounds_further_channels(runtime):
 async def test_flags_are_read_again_before_each_further_attempt(runtime):
     client = runtime.ask(*TWO)
     exchange = await runtime.sent()
-    runtime.control.current = RelayFlags(retry_times=0)
+    runtime.control.current = replace(NO_REPEATS, retry_times=0)
     exchange.headers(503, JSON).end()
     await client.end()
     assert len(runtime.transport.exchanges) == 1
