@@ -2,6 +2,7 @@
 
 import secrets
 
+import msgspec
 import redis
 
 from billing.admission.memory import MemoryStore
@@ -21,7 +22,7 @@ class MemoryLane:
 class RedisLane:
     """The server's clock cannot be moved: moving every moment it keeps back is the same as time going on.
 
-    Minutes of rates go on with whole minutes only.
+    Rates go on by whole slots of five seconds only.
     """
 
     def __init__(self, url, prefix):
@@ -41,8 +42,9 @@ class RedisLane:
             left = self.client.pttl(key) - int(seconds * 1000)
             self.client.pexpire(key, left) if left > 0 else self.client.delete(key)
         for key in self.client.scan_iter(f"{self.prefix}rate:*"):
-            minute, rest = self.client.get(key).split(b" ", 1)
-            self.client.set(key, b"%d %s" % (int(minute) - int(seconds // 60), rest), keepttl=True)
+            parts = msgspec.msgpack.decode(self.client.get(key))
+            parts[::2] = [slot - int(seconds // 5) for slot in parts[::2]]
+            self.client.set(key, msgspec.msgpack.encode(parts), keepttl=True)
 
     def forget_everything(self) -> None:
         for key in self.client.scan_iter(f"{self.prefix}*"):

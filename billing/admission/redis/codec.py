@@ -14,6 +14,7 @@ from billing.admission.open_record import (
     RefusedBalance,
     RefusedLimit,
 )
+from billing.admission.redis.connection import Argument
 from billing.admission.store import OpenRestore, OpenState, RecordState, StoreUnavailable
 
 ADMISSION_HOLDER = "*"
@@ -71,9 +72,19 @@ def account_arguments(accounts: Iterable[AccountState]) -> list[int]:
     return [part for account in accounts for part in (account.account_id, account.balance_nano, account.seq)]
 
 
-def restore_pack(records: Iterable[OpenRestore]) -> bytes:
-    """A list of (id, account, hold, record, (holder, lease, ...)); numbers as text."""
-    return pack([_restore(record) for record in records])
+def admit_arguments(ask: AdmissionAsk) -> tuple[Argument, ...]:
+    """id, account, hold, record, packed ceilings."""
+    ceilings = pack((ask.leases, ask.rates, ask.candidates))
+    return ask.request_id, ask.account_id, ask.hold_nano, ask.record, ceilings
+
+
+def restore_arguments(records: Iterable[OpenRestore]) -> list[Argument]:
+    """id, account, hold, record, packed (holder, lease, ...), ..."""
+    arguments: list[Argument] = []
+    for record in records:
+        one = record.checkpoint
+        arguments += (one.request_id, one.account_id, one.hold_nano, one.record, pack(_held(record)))
+    return arguments
 
 
 def record_state(fields: Sequence[Any]) -> RecordState | None:
@@ -84,8 +95,6 @@ def record_state(fields: Sequence[Any]) -> RecordState | None:
     return RecordState(OpenState.SETTLED if state == b"s" else OpenState.RUNNING, payload, epoch.decode())
 
 
-def _restore(record: OpenRestore) -> tuple[str, str, str, bytes, list[str]]:
+def _held(record: OpenRestore) -> list[str]:
     held = [part for name in record.leases for part in (ADMISSION_HOLDER, name)]
-    held += [part for pair in record.attempt_leases for part in pair]
-    one = record.checkpoint
-    return one.request_id, str(one.account_id), str(one.hold_nano), one.record, held
+    return held + [part for pair in record.attempt_leases for part in pair]

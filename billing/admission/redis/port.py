@@ -12,9 +12,10 @@ from billing.admission.redis.codec import (
     NO_CANDIDATE,
     account_arguments,
     admission_decode,
+    admit_arguments,
     pack,
     record_state,
-    restore_pack,
+    restore_arguments,
 )
 from billing.admission.redis.connection import Argument, Connection
 from billing.admission.redis.store_task import NotSent, StoreTask
@@ -42,7 +43,7 @@ class RedisAdmissionPort:
     async def admit(self, epoch: str, ask: AdmissionAsk) -> Admission:
         ticket = f"{self._ticket_start}:{next(self._tickets)}"
         try:
-            reply = await self._task.call(scripts.ADMIT, self._prefix, epoch, ticket, pack(ask))
+            reply = await self._task.call(scripts.ADMIT, self._prefix, epoch, ticket, *admit_arguments(ask))
             return admission_decode(reply, ask)
         except NotSent:
             raise
@@ -93,7 +94,7 @@ class RedisAdmissionPort:
 
     async def restore(self, epoch: str, records: Sequence[OpenRestore]) -> None:
         if records:
-            await self._task.call(scripts.RESTORE, self._prefix, epoch, restore_pack(records))
+            await self._task.call(scripts.RESTORE, self._prefix, epoch, *restore_arguments(records))
 
     async def leave(self, epoch: str) -> None:
         await self._task.call(scripts.LEAVE, self._prefix, epoch)

@@ -68,7 +68,7 @@ class RedisOpenRecords:
 
     def acknowledge_abandoned(self, request_ids: Collection[str], accounts: Sequence[AccountState]) -> None:
         if request_ids or accounts:
-            counted = (len(request_ids), *request_ids)
+            counted: tuple[Argument, ...] = (len(request_ids), *request_ids)
             self._call(scripts.ACKNOWLEDGE_ABANDONED, *counted, *account_arguments(accounts))
 
     def accounts_put(self, accounts: Sequence[AccountState]) -> None:

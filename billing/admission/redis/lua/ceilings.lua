@@ -32,44 +32,62 @@ local function choose(candidates, own)
   return chosen
 end
 
-local MINUTE_MS = 60000
+-- A rate counts in slots of five seconds, each until all of it is older than a minute. Kept as packed
+-- {slot, count, slot, count, ...}, oldest first, counts above 0.
+local SLOT_MS = 5000
+local SLOTS = 13
 
-local function faded(before, elapsed)
-  return math.floor(before * (MINUTE_MS - elapsed) / MINUTE_MS)
+-- The slots that still count, and the sum of their counts.
+local function rate_window(name)
+  local kept = redis.call('GET', P .. 'rate:' .. name)
+  local parts, total = {}, 0
+  if not kept then return parts, total end
+  local oldest = math.floor(NOW / SLOT_MS) - SLOTS
+  local all = cmsgpack.unpack(kept)
+  for i = 1, #all, 2 do
+    if all[i] > oldest then
+      parts[#parts + 1] = all[i]
+      parts[#parts + 1] = all[i + 1]
+      total = total + all[i + 1]
+    end
+  end
+  return parts, total
 end
 
 -- Seconds until `amount` fits below `limit` if nothing else starts, 0 = now; a minute if it never does.
-local function rate_wait(limit, amount, current, before, elapsed)
+local function rate_wait(limit, amount, now, parts, total)
   local room = limit - amount
-  if current + faded(before, elapsed) <= room then return 0 end
-  if room < 0 then return 60 end
-  local wait = MINUTE_MS - elapsed
-  if current <= room then
-    wait = wait - math.floor((room - current) * MINUTE_MS / before)
-  else
-    wait = wait + MINUTE_MS - math.floor(room * MINUTE_MS / current)
+  if total <= room then return 0 end
+  for i = 1, #parts, 2 do
+    total = total - parts[i + 1]
+    if total <= room then return math.max(1, math.ceil(((parts[i] + SLOTS) * SLOT_MS - now) / 1000)) end
   end
-  return math.max(1, math.ceil(wait / 1000))
+  return 60
 end
 
--- What counts of this minute and of the one before, and ms since this one began.
-local function rate_window(name)
-  local minute = math.floor(NOW / MINUTE_MS)
-  local elapsed = NOW - minute * MINUTE_MS
-  local kept = redis.call('GET', P .. 'rate:' .. name)
-  if not kept then return 0, 0, elapsed end
-  local then_, current, before = string.match(kept, '^(%S+) (%S+) (%S+)$')
-  then_, current, before = tonumber(then_), tonumber(current), tonumber(before)
-  if then_ == minute then return current, before, elapsed end
-  if then_ == minute - 1 then return 0, math.max(current, 0), elapsed end
-  return 0, 0, elapsed
-end
-
--- A negative amount takes away no more than what still counts.
+-- A negative amount takes from the newest slots first, and no more than there is.
 local function rate_add(name, amount)
-  local current, before, elapsed = rate_window(name)
-  current = current + amount
-  if amount < 0 then current = math.max(current, -faded(before, elapsed)) end
-  local kept = string.format('%.0f %.0f %.0f', math.floor(NOW / MINUTE_MS), current, before)
-  redis.call('SET', P .. 'rate:' .. name, kept, 'PX', 2 * MINUTE_MS)
+  local parts = rate_window(name)
+  local slot = math.floor(NOW / SLOT_MS)
+  if amount > 0 then
+    if #parts == 0 or parts[#parts - 1] ~= slot then
+      parts[#parts + 1] = slot
+      parts[#parts + 1] = 0
+    end
+    parts[#parts] = parts[#parts] + amount
+  end
+  while amount < 0 and #parts > 0 do
+    local taken = math.min(-amount, parts[#parts])
+    parts[#parts] = parts[#parts] - taken
+    amount = amount + taken
+    if parts[#parts] == 0 then
+      parts[#parts] = nil
+      parts[#parts] = nil
+    end
+  end
+  if #parts == 0 then
+    redis.call('DEL', P .. 'rate:' .. name)
+  else
+    redis.call('SET', P .. 'rate:' .. name, cmsgpack.pack(parts), 'PX', SLOTS * SLOT_MS)
+  end
 end

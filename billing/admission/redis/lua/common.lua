@@ -9,7 +9,7 @@
 -- lost             zset   running id of an expired epoch -> ms from which it may be claimed
 -- epochs           set    those that may be alive     run:<epoch>   set of its running ids
 -- alive:<epoch>    string that expires                dead:<epoch>  string: expired and cleared away
--- lease:<name>     set    of id|holder                rate:<name>   string "minute current before"
+-- lease:<name>     set    of id|holder                rate:<name>   packed slots
 -- boot             string that is gone when the store forgot everything
 -- last_beat        ms     grace_until  ms             gone:<ticket> an admission that came too late
 --
