@@ -8,13 +8,15 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 
 import orjson
 
+from relay.core.dialects.anthropic import ANTHROPIC
+from relay.core.dialects.base import Dialect
 from relay.core.dialects.openai_chat import OPENAI_CHAT
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
@@ -23,14 +25,30 @@ from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.path_families import classify
 from relay.core.request import RelayRequest
 from relay.core.types import Caller, Channel, RelayFlags, StreamMode, StreamPolicy, UpstreamKey
+from relay.core.upstream_kinds import speaks
 from relay.upstream.clock import LoopClock
 from relay.upstream.engine import Engine
 from relay.upstream.transports.build import build_transport
 
-PATH = "/v1/chat/completions"
 PROMPT = "Answer with one short sentence: what is a sluice?"
 PATIENCE_S = 30.0
 TOTAL_FACTOR = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the question is put in one dialect. limits: members that keep the answer short, where demanded."""
+
+    dialect: Dialect
+    path: str
+    limits: Mapping[str, object] = field(default_factory=dict)
+
+
+FORMS = (
+    Form(OPENAI_CHAT, "/v1/chat/completions"),
+    Form(ANTHROPIC, "/v1/messages", {"max_tokens": 1024}),
+)
+"""The first that a channel's kind speaks is taken."""
 
 
 class Verdict(StrEnum):
@@ -91,7 +109,8 @@ async def probe(
         recorder=recorder,
     )
     try:
-        told = await _read_all(engine, _request(question), _patient(channel, question.patience_s))
+        request = _request(question, _form(channel.kind))
+        told = await _read_all(engine, request, _patient(channel, question.patience_s))
         outcome = await asyncio.wait_for(recorder.outcome, timeout=question.patience_s)
     finally:
         await engine.aclose()
@@ -141,8 +160,17 @@ def _patient(channel: Channel, patience_s: float) -> Channel:
     )
 
 
-def _request(question: Question) -> RelayRequest:
+def _form(kind: str) -> Form:
+    """Raises LookupError for a kind that is asked in no form known here."""
+    for form in FORMS:
+        if speaks(kind, form.dialect.name):
+            return form
+    raise LookupError(kind)
+
+
+def _request(question: Question, form: Form) -> RelayRequest:
     asked = {
+        **form.limits,
         "model": question.model,
         "stream": question.is_streamed,
         "messages": [{"role": "user", "content": question.prompt}],
@@ -152,13 +180,13 @@ def _request(question: Question) -> RelayRequest:
         id=f"probe-{uuid.uuid4()}",
         caller=Caller(api_key_id=0, tenant_id=0, tenant_name="probe", group="probe"),
         method="POST",
-        path=PATH,
+        path=form.path,
         query="",
         headers=((b"content-type", b"application/json"),),
         body=body,
-        family=classify(PATH),
-        dialect=OPENAI_CHAT,
-        ask=OPENAI_CHAT.parse_request(body),
+        family=classify(form.path),
+        dialect=form.dialect,
+        ask=form.dialect.parse_request(body),
         is_replayable=False,
         is_image=False,
         received_at=time.monotonic(),

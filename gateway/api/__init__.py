@@ -6,7 +6,7 @@ Adding an endpoint: a module here with a `Router`, a line below, a row in the ac
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI
 
-from gateway.api import chat, errors, models, passthrough, requests
+from gateway.api import chat, errors, messages, models, passthrough, requests
 from gateway.api.auth import authenticate
 
 _UNUSED = HttpResponse()
@@ -30,6 +30,7 @@ api = RelayAPI(
 )
 errors.install(api)
 api.add_router("", chat.router)
+api.add_router("", messages.router)
 api.add_router("", models.router)
 api.add_router("", requests.router)
 api.add_router("", passthrough.router)

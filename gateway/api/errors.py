@@ -23,6 +23,7 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
 from billing.db_errors import TRANSIENT_ERRORS
+from relay.core.dialects.anthropic.errors import error_body as anthropic_error_body
 from relay.core.dialects.openai_chat.errors import error_body as openai_error_body
 from relay.core.errors import Refusal, described
 
@@ -31,7 +32,7 @@ _logger = logging.getLogger(__name__)
 ErrorBody = Callable[[Refusal, str], bytes]
 """(refusal, request id) → JSON body."""
 
-DIALECT_BY_PREFIX: list[tuple[str, ErrorBody]] = []
+DIALECT_BY_PREFIX: list[tuple[str, ErrorBody]] = [("/v1/messages", anthropic_error_body)]
 """Longest prefix first; what is not named here speaks OpenAI."""
 
 _KIND_BY_STATUS = {
@@ -47,7 +48,10 @@ _database_errors_logged: dict[str, float] = {}
 _BAD_INPUT = (BadRequest, SuspiciousOperation, MultiPartParserError, UnreadablePostError)
 
 
-def error_body(path: str) -> ErrorBody:
+def error_body(path: str, *, is_anthropics: bool = False) -> ErrorBody:
+    """is_anthropics: sent by an SDK of Anthropic's, which asks for models on the path that OpenAI's do."""
+    if is_anthropics and path.startswith("/v1/models"):
+        return anthropic_error_body
     for prefix, body in DIALECT_BY_PREFIX:
         if path.startswith(prefix):
             return body
@@ -57,7 +61,8 @@ def error_body(path: str) -> ErrorBody:
 def render(request: HttpRequest, refusal: Refusal) -> HttpResponse:
     """The refusal as a whole answer. `request.request_id` is named in it where there is one."""
     request_id: str = getattr(request, "request_id", "")
-    body = error_body(request.path_info)(refusal, request_id)
+    is_anthropics = "anthropic-version" in request.headers
+    body = error_body(request.path_info, is_anthropics=is_anthropics)(refusal, request_id)
     response = HttpResponse(body, status=refusal.status, content_type="application/json")
     if refusal.retry_after_s is not None:
         response["Retry-After"] = str(refusal.retry_after_s)

@@ -43,6 +43,8 @@ def edge(get_response: GetResponse) -> GetResponse:
         else:
             response = await _answer(get_response, request)
         response["X-Request-Id"] = request.request_id
+        if b"anthropic-version" in request.wire:  # where Anthropic's SDKs look for it
+            response["Request-Id"] = request.request_id
         if origin is not None:
             _allow_origin(response, origin.decode("latin-1"))
         if drain.is_draining:

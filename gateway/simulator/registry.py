@@ -23,6 +23,7 @@ HEADINGS = {
     "content": "Content",
     "tools": "Tool calls",
     "wire": "HTTP itself",
+    "anthropic": "Anthropic's shape only",
 }
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _PLACEHOLDER = re.compile(r"\\\{\w+\\\}")

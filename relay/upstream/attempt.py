@@ -232,7 +232,7 @@ class Attempt:
         error = self.request.dialect.parse_error(b"".join(parts)[:ERROR_BODY_BYTES], status)
         return AttemptFailed(
             EndReason.UPSTREAM_REJECTED,
-            status=status,
+            status=error.status or status,  # a dialect may know better than the status line
             error_class=error.code or error.kind or f"status_{status}",
             message=error.message,
             code=error.code or None,

@@ -4,6 +4,7 @@ To add one: a coroutine function in the file of its subject, with `@behaviour(pa
 """
 
 from gateway.simulator.behaviours import (
+    anthropic,
     content,
     endings,
     errors,
@@ -16,4 +17,7 @@ from gateway.simulator.behaviours import (
     wire,
 )
 
-__all__ = ["content", "endings", "errors", "framing", "plain", "statuses", "timing", "tools", "usage", "wire"]
+__all__ = [
+    "anthropic", "content", "endings", "errors", "framing", "plain", "statuses", "timing", "tools", "usage",
+    "wire",
+]  # fmt: skip
