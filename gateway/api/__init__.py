@@ -6,7 +6,19 @@ Adding an endpoint: a module here with a `Router`, a line below, a row in the ac
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI
 
-from gateway.api import chat, errors, messages, models, passthrough, requests
+from gateway.api import (
+    audio,
+    chat,
+    completions,
+    errors,
+    images,
+    messages,
+    models,
+    passthrough,
+    requests,
+    responses,
+    vectors,
+)
 from gateway.api.auth import authenticate
 
 _UNUSED = HttpResponse()
@@ -30,6 +42,11 @@ api = RelayAPI(
 )
 errors.install(api)
 api.add_router("", chat.router)
+api.add_router("", responses.router)
+api.add_router("", completions.router)
+api.add_router("", vectors.router)
+api.add_router("", images.router)
+api.add_router("", audio.router)
 api.add_router("", messages.router)
 api.add_router("", models.router)
 api.add_router("", requests.router)

@@ -29,6 +29,8 @@ LOGGING: dict[str, Any] = {
         "httpx": {"level": "WARNING"},
         "httpcore": {"level": "WARNING"},
         "aiohttp": {"level": "WARNING"},
+        # A line for each form that cannot be read, from whoever it comes.
+        "python_multipart": {"level": "ERROR"},
         "django.request": {"level": "ERROR"},
         # Each request with a foreign Host, from whoever it comes.
         "django.security.DisallowedHost": {"filters": ["short"]},

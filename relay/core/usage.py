@@ -29,3 +29,14 @@ class TokenUsage(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_complete(self) -> bool:
         return self.input is not None and self.output is not None
+
+
+_FIELDS = TokenUsage.__struct_fields__
+
+
+def merged(old: TokenUsage | None, new: TokenUsage) -> TokenUsage:
+    """The last reported number wins, per field."""
+    if old is None:
+        return new
+    reported = {name: count for name in _FIELDS if (count := getattr(new, name)) is not None}
+    return msgspec.structs.replace(old, **reported)

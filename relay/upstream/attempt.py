@@ -16,7 +16,7 @@ from relay.core.errors import AttemptFailed, SecretUnavailable
 from relay.core.headers import response_headers
 from relay.core.request import RelayRequest
 from relay.core.stream_state import AttemptState, Phase, Signal
-from relay.core.usage import TokenUsage
+from relay.core.usage import TokenUsage, merged
 from relay.upstream.answer import Answer, Head
 from relay.upstream.deadline import Deadline
 from relay.upstream.failures import failure_of
@@ -280,7 +280,12 @@ class Attempt:
 
     @property
     def usage(self) -> TokenUsage | None:
-        return self.facts.usage or self.whole_usage
+        """As reported; what the request itself tells counts once there is an answer."""
+        reported = self.facts.usage or self.whole_usage
+        known = self.request.ask.known_usage
+        if known is None or not self.is_committed:
+            return reported
+        return known if reported is None else merged(known, reported)
 
 
 def _cannot_end_quietly() -> EndReason:

@@ -9,11 +9,22 @@ from relay.core.dialects.anthropic import ANTHROPIC, ANTHROPIC_COUNT_TOKENS
 from relay.core.dialects.base import Dialect
 from relay.core.dialects.opaque import OPAQUE
 from relay.core.dialects.openai_chat import OPENAI_CHAT
+from relay.core.dialects.openai_completions import OPENAI_COMPLETIONS
+from relay.core.dialects.openai_json import IMAGES, SPEECH, TRANSCRIPTIONS, VECTORS
+from relay.core.dialects.openai_responses import OPENAI_RESPONSES
+from relay.core.dialects.openai_responses.actions import RESPONSES_ACTIONS
 
 DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect
     for dialect in (
         OPENAI_CHAT,
+        OPENAI_RESPONSES,
+        RESPONSES_ACTIONS,
+        OPENAI_COMPLETIONS,
+        VECTORS,
+        IMAGES,
+        SPEECH,
+        TRANSCRIPTIONS,
         ANTHROPIC,
         ANTHROPIC_COUNT_TOKENS,
         OPAQUE,

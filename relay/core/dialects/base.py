@@ -155,8 +155,10 @@ class Ask(msgspec.Struct, frozen=True):
     tool_count: int = 0
     body: bytes = b""
     """The client's bytes as they came. Only for dialects that forward them so."""
+    is_form: bool = False
+    """`body` is a multipart form; `fields` are the few of its fields that were read, as JSON."""
     model_span: tuple[int, int] | None = None
-    """Where in `body` the model's name stands, if that is a form."""
+    """Where in such a `body` the model's name stands."""
     is_raw: bool = False
     """Whatever comes passes as it came: a stream, JSON or sound. Stream policies do not apply."""
     known_usage: TokenUsage | None = None

@@ -5,38 +5,29 @@ them; nothing else is understood. Errors of our own are told in OpenAI's shape. 
 """
 # ruff: noqa: ARG002 - the signatures are the protocols', whether a pass-through needs them or not
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
+from relay.core.dialects.as_sent import AsSent, read_as_sent
 from relay.core.dialects.base import (
-    AggregationFailed,
-    Aggregator,
     Ask,
     EventKind,
     Relayed,
     StreamFacts,
     StreamInspector,
-    UpstreamError,
     WholeAnswer,
 )
-from relay.core.dialects.json_body import read_top_level
-from relay.core.dialects.openai_chat import errors
 from relay.core.dialects.openai_chat.usage import usage_from_raw
-from relay.core.dialects.upstream_errors import parse_error_body
-from relay.core.errors import Refusal
+from relay.core.dialects.request_fields import MAX_MODEL_CHARS
 from relay.core.sse import Event
-
-MAX_MODEL_CHARS = 256
 
 _read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_text = msgspec.json.Decoder(str).decode
 _read_flag = msgspec.json.Decoder(bool).decode
 
-_GUARDED = ("model", "stream")
 
-
-class Opaque:
+class Opaque(AsSent):
     """The `Dialect` of every path that has none."""
 
     name = "opaque"
@@ -48,27 +39,9 @@ class Opaque:
         not use.
         """
         if body.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] != b"{":
-            return Ask(model="", body=body)
-        fields = read_top_level(body)
-        if _is_ambiguous(body, fields):
-            body = msgspec.json.encode(fields)
-        return Ask(model=_model(fields), stream=_stream(fields), fields=fields, body=body)
-
-    def build_request(
-        self, ask: Ask, *, model: str, stream: bool, request_usage: bool, overrides: Mapping[str, object]
-    ) -> bytes:
-        """The client's bytes, unless mapping or overrides need an edit.
-
-        stream, request_usage: ignored; stream policies do not touch these paths.
-        """
-        is_mapped = bool(ask.model) and model != ask.model
-        if not ask.fields or not (is_mapped or overrides):
-            return ask.body
-        fields: dict[str, object] = dict(ask.fields)
-        if is_mapped:
-            fields["model"] = model
-        fields.update(overrides)
-        return msgspec.json.encode(fields)
+            return Ask(model="", body=body, is_raw=True)
+        fields, body = read_as_sent(body)
+        return Ask(model=_model(fields), stream=_stream(fields), fields=fields, body=body, is_raw=True)
 
     def stream_inspector(self, ask: Ask) -> StreamInspector:
         return OpaqueInspector()
@@ -83,21 +56,6 @@ class Opaque:
             return WholeAnswer()
         reported = usage_from_raw(members.get("usage"))
         return WholeAnswer(usage=reported.tokens, model=_model(members), soft_errors=reported.soft_errors)
-
-    def aggregator(self, ask: Ask) -> Aggregator:
-        return _NoAggregator()
-
-    def whole_to_events(self, body: bytes, ask: Ask) -> Iterator[bytes]:
-        raise ValueError("an opaque answer has no events")
-
-    def parse_error(self, body: bytes, status: int) -> UpstreamError:
-        return parse_error_body(body, status)
-
-    def error_body(self, refusal: Refusal, request_id: str) -> bytes:
-        return errors.error_body(refusal, request_id)
-
-    def error_event(self, refusal: Refusal, request_id: str) -> bytes:
-        return errors.error_event(refusal, request_id)
 
 
 class OpaqueInspector:
@@ -119,26 +77,6 @@ class OpaqueInspector:
 
     def closing(self) -> bytes:
         return b""
-
-
-class _NoAggregator:
-    """Stream policies do not touch these paths; an unasked-for stream cannot become one answer."""
-
-    def add(self, event: Event) -> None:
-        """Nothing is kept."""
-
-    def whole(self) -> bytes:
-        raise AggregationFailed("opaque")
-
-
-def _is_ambiguous(body: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a guarded member may be there twice, perhaps with its name escaped.
-
-    Re-encoding then leaves one. A name that also occurs deeper down only costs the re-encoding.
-    """
-    return any(
-        name in fields and (body.count(f'"{name}"'.encode()) > 1 or b"\\u00" in body) for name in _GUARDED
-    )
 
 
 def _model(fields: Mapping[str, msgspec.Raw]) -> str:

@@ -87,6 +87,15 @@ def error_from_text(text: str) -> UpstreamError:
     return UpstreamError(message=_cut(text) or _NO_TEXT, kind="error")
 
 
+def error_in_event(data: str) -> UpstreamError:
+    """An event that says of itself that it is an error, in whatever shape."""
+    try:
+        value: object = _decode(data)
+    except (ValueError, RecursionError):
+        return error_from_text(data if data.lstrip()[:1] not in "{[" else "")
+    return find_error(value) or find_error({"error": value}) or error_from_text("")
+
+
 def _from_members(members: Mapping[object, object], status: int | None) -> UpstreamError:
     code = members.get("code")
     number = members.get("status_code") or code

@@ -38,3 +38,19 @@ async def read_body(attempt: Attempt) -> bytes:
     if not body.strip():
         raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="empty_body")
     return body
+
+
+def judge_body(attempt: Attempt, body: bytes) -> None:
+    """Notes what a whole body says. AttemptFailed when the dialect cannot read it, or it is an error."""
+    try:
+        answer = attempt.request.dialect.inspect_whole(body)
+    except ValueError as error:
+        raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json") from error
+    if answer.error is not None:
+        raise error_as_data(answer.error)
+    attempt.whole_usage = answer.usage
+    attempt.finish_reasons = answer.finish_reasons
+    attempt.facts.model = answer.model
+    for error_class in answer.soft_errors:
+        attempt.facts.add_soft_error(error_class, 0)
+    attempt.is_processed = True

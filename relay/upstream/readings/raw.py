@@ -1,11 +1,15 @@
-"""Pass-through: status, headers and bytes as they come; an event stream still gets keepalives."""
+"""Pass-through: status, headers and bytes as they come; an event stream still gets keepalives.
 
+Where the dialect is known, a JSON answer is read whole first: it may be an error, and it tells the usage.
+"""
+
+from relay.core.dialects.opaque import OPAQUE
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.core.stream_state import Signal
 from relay.upstream.answer import Head
 from relay.upstream.attempt import Attempt
-from relay.upstream.readings.common import EVENT_STREAM
+from relay.upstream.readings.common import EVENT_STREAM, is_json, judge_body, read_body
 from relay.upstream.readings.stream import read_stream
 
 
@@ -14,6 +18,8 @@ async def read_raw(attempt: Attempt) -> EndReason:
     if attempt.headers.media_type == EVENT_STREAM and attempt.request.method != "HEAD":
         return await read_stream(attempt)
     attempt.state.apply(Signal.RAW_HEADERS, attempt.clock.now())
+    if is_json(attempt.headers.media_type) and attempt.request.dialect is not OPAQUE:
+        return await _read_judged(attempt)
     head = Head(attempt.response_status, tuple(_headers(attempt)))
     may_be_empty = _may_be_empty(attempt)
     if may_be_empty:
@@ -29,6 +35,14 @@ async def read_raw(attempt: Attempt) -> EndReason:
         raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="empty_body")
     attempt.is_processed = True
     attempt.facts.terminal_seen = True
+    return EndReason.COMPLETED
+
+
+async def _read_judged(attempt: Attempt) -> EndReason:
+    """The client gets the upstream's own bytes."""
+    body = await read_body(attempt)
+    judge_body(attempt, body)
+    attempt.commit(Head(attempt.response_status, tuple(attempt.headers.passed), body=body))
     return EndReason.COMPLETED
 
 

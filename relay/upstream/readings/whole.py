@@ -10,7 +10,7 @@ from relay.core.stream_state import Signal
 from relay.upstream.answer import Head, stream_head
 from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
 from relay.upstream.pump import WRITE_BYTES
-from relay.upstream.readings.common import EVENT_STREAM, error_as_data, is_json, read_body
+from relay.upstream.readings.common import EVENT_STREAM, is_json, judge_body, read_body
 from relay.upstream.readings.events import EventReader, demand_event_stream, note_content_type
 
 _JSON = (b"content-type", b"application/json")
@@ -51,18 +51,7 @@ async def _checked_body(attempt: Attempt) -> bytes:
         raise AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="content_type")
     attempt.state.apply(Signal.WHOLE_HEADERS, attempt.clock.now())
     body = await read_body(attempt)
-    try:
-        answer = attempt.request.dialect.inspect_whole(body)
-    except ValueError as error:
-        raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json") from error
-    if answer.error is not None:
-        raise error_as_data(answer.error)
-    attempt.whole_usage = answer.usage
-    attempt.finish_reasons = answer.finish_reasons
-    attempt.facts.model = answer.model
-    for error_class in answer.soft_errors:
-        attempt.facts.add_soft_error(error_class, 0)
-    attempt.is_processed = True
+    judge_body(attempt, body)
     return body
 
 

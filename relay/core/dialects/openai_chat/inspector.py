@@ -46,10 +46,11 @@ class OpenAIChatInspector:
         "_tool_calls", "_usage_is_absurd", "facts",
     )  # fmt: skip
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, choices: int | None = None) -> None:
+        """choices: how many are due; None = as many as asked for."""
         self.facts = StreamFacts()
         self._include_usage = ask.include_usage
-        self._choices_due = min(choices_asked(ask.fields), MAX_CHOICES)
+        self._choices_due = min(choices_asked(ask.fields) if choices is None else choices, MAX_CHOICES)
         self._choices_seen: set[int] = set()
         self._tool_calls = ToolCallAssembler()
         self._usage_is_absurd = False

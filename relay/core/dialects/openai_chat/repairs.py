@@ -92,6 +92,13 @@ def _raw(value: object) -> msgspec.Raw:
     return value
 
 
+def passed(event: Event) -> bytes:
+    """The event's own bytes, but for what `without_id_and_retry` takes out."""
+    if event.id or event.retry is not None:
+        return without_id_and_retry(event.raw)
+    return event.raw
+
+
 def without_id_and_retry(raw: bytes) -> bytes:
     """The block without its `id` and `retry` lines; b"" when nothing but blank lines is left."""
     lines = raw.splitlines(keepends=True)

@@ -3,7 +3,7 @@
 Must not know channels: mapping and overrides are handed in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -19,8 +19,16 @@ _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 
 
-def parse_request(body: bytes) -> Ask:
-    """Raises `Refusal` (400) naming the field."""
+def message_count(fields: Mapping[str, msgspec.Raw]) -> int:
+    """Raises `Refusal` (400)."""
+    raw = fields.get("messages")
+    if raw is None:
+        raise missing("messages")
+    return count_objects(raw, "messages")
+
+
+def parse_request(body: bytes, count: Callable[[Mapping[str, msgspec.Raw]], int] = message_count) -> Ask:
+    """Raises `Refusal` (400) naming the field. count: of what the model is asked."""
     fields = read_top_level(body)
     stream = flag(fields, "stream")
     options = _stream_options(fields)
@@ -30,7 +38,7 @@ def parse_request(body: bytes) -> Ask:
         stream=stream,
         include_usage=stream and _include_usage(options),
         fields=fields,
-        message_count=_message_count(fields),
+        message_count=count(fields),
         tool_count=counted(fields, "tools"),
     )
 
@@ -81,10 +89,3 @@ def _stream_options(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]
         return _read_options(raw) or {}
     except msgspec.MsgspecError:
         raise invalid("stream_options", "an object") from None
-
-
-def _message_count(fields: Mapping[str, msgspec.Raw]) -> int:
-    raw = fields.get("messages")
-    if raw is None:
-        raise missing("messages")
-    return count_objects(raw, "messages")

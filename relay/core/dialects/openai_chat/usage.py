@@ -12,6 +12,7 @@ import msgspec
 
 from relay.core.dialects.openai_chat.loose import whole_number
 from relay.core.usage import TokenUsage
+from relay.core.usage import merged as merged  # read together with what is reported here
 
 MAX_COUNT = 1_000_000_000
 """Tokens; a hundred times the largest context window on sale. More is no count but a broken upstream, and
@@ -110,14 +111,6 @@ def normalised(usage: Usage | None) -> TokenUsage | None:
     return None if total == _NOTHING else total
 
 
-def merged(old: TokenUsage | None, new: TokenUsage) -> TokenUsage:
-    """The last reported number wins, per field."""
-    if old is None:
-        return new
-    reported = {name: count for name in _FIELDS if (count := getattr(new, name)) is not None}
-    return msgspec.structs.replace(old, **reported)
-
-
 def loose_usage(value: object) -> Usage | None:
     """From decoded JSON whose members have odd types. None only for null: what is there is a usage.
 
@@ -145,7 +138,6 @@ def loose_usage(value: object) -> Usage | None:
 
 
 _NOTHING = TokenUsage()
-_FIELDS = TokenUsage.__struct_fields__
 _NO_PROMPT_DETAILS = PromptDetails()
 _NO_COMPLETION_DETAILS = CompletionDetails()
 _NUMBERS = (

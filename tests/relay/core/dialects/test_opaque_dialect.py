@@ -27,7 +27,9 @@ MULTIPART = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper
 
 
 def test_the_registry_knows_each_dialect_by_its_name():
-    assert DIALECTS == {"openai_chat": OPENAI_CHAT, "opaque": OPAQUE}
+    assert {DIALECTS[name].name for name in DIALECTS} == set(DIALECTS)
+    assert DIALECTS["openai_chat"] is OPENAI_CHAT
+    assert DIALECTS["opaque"] is OPAQUE
 
 
 @pytest.mark.parametrize("family", PathFamily)

@@ -1,0 +1,89 @@
+"""What dialects share whose bodies go on byte for byte, both ways, unless one thing must change.
+
+Must not know what a body asks for.
+"""
+# ruff: noqa: ARG002 - the signatures are the protocols', whether all of it is needed here or not
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from relay.core.dialects.base import AggregationFailed, Aggregator, Ask, UpstreamError
+from relay.core.dialects.json_body import read_top_level
+from relay.core.dialects.openai_chat import errors
+from relay.core.dialects.upstream_errors import parse_error_body
+from relay.core.errors import Refusal
+from relay.core.sse import Event
+
+GUARDED = ("model", "stream", "n")
+"""Members that access, price and timers hang on: of these the upstream must read what we read."""
+
+
+def read_as_sent(body: bytes) -> tuple[dict[str, msgspec.Raw], bytes]:
+    """The body's members, and the bytes to forward. Raises `Refusal` (400) for what is no JSON object.
+
+    A guarded member that is there twice, perhaps with its name escaped, stays once: its last value. A name
+    that also occurs deeper down only costs the writing anew.
+    """
+    fields = read_top_level(body)
+    has_escaped_letters = b"\\u006" in body or b"\\u007" in body
+    for name in GUARDED:
+        if name in fields and (has_escaped_letters or body.count(f'"{name}"'.encode()) > 1):
+            return fields, msgspec.json.encode(fields)
+    return fields, body
+
+
+class AsSent:
+    """The half of a `Dialect` that needs no knowledge of the protocol. Errors are told in OpenAI's shape."""
+
+    def build_request(
+        self, ask: Ask, *, model: str, stream: bool, request_usage: bool, overrides: Mapping[str, object]
+    ) -> bytes:
+        """The client's bytes, unless mapping or overrides need an edit.
+
+        stream, request_usage: ignored; stream policies do not touch these paths. overrides: top-level JSON
+        members, which a form does not have.
+        """
+        is_mapped = bool(ask.model) and model != ask.model
+        if ask.is_form:
+            return _renamed_in_form(ask, model) if is_mapped else ask.body
+        if not ask.fields or not (is_mapped or overrides):
+            return ask.body
+        fields: dict[str, object] = dict(ask.fields)
+        if is_mapped:
+            fields["model"] = model
+        fields.update(overrides)
+        return msgspec.json.encode(fields)
+
+    def aggregator(self, ask: Ask) -> Aggregator:
+        return _NoAggregator()
+
+    def whole_to_events(self, body: bytes, ask: Ask) -> Iterator[bytes]:
+        raise ValueError("such an answer has no events")
+
+    def parse_error(self, body: bytes, status: int) -> UpstreamError:
+        return parse_error_body(body, status)
+
+    def error_body(self, refusal: Refusal, request_id: str) -> bytes:
+        return errors.error_body(refusal, request_id)
+
+    def error_event(self, refusal: Refusal, request_id: str) -> bytes:
+        return errors.error_event(refusal, request_id)
+
+
+class _NoAggregator:
+    """Stream policies do not touch these paths; an unasked-for stream cannot become one answer."""
+
+    def add(self, event: Event) -> None:
+        """Nothing is kept."""
+
+    def whole(self) -> bytes:
+        raise AggregationFailed("opaque")
+
+
+def _renamed_in_form(ask: Ask, model: str) -> bytes:
+    """Only the value of the model's part is another; every other byte stays."""
+    if ask.model_span is None:
+        return ask.body
+    start, end = ask.model_span
+    return ask.body[:start] + model.encode() + ask.body[end:]

@@ -1,0 +1,196 @@
+"""Reads a stream of the Responses API along: what it says, and what of it the client gets.
+
+Events pass byte for byte: the SDKs go by the `type` within the data, so that an `event:` line may be
+missing. What is left out is what the official Python SDK stumbles over in any stream: `id:` and `retry:`
+lines, blocks without data, frames that are not JSON, and whatever follows the last event (`[DONE]`).
+`response.completed` and `response.incomplete` end a stream; both carry the answer and its usage.
+`response.failed` and `error` are withheld: the relay writes its own. Must not know timers or channels.
+"""
+
+import msgspec
+
+from relay.core.dialects.base import EventKind, StreamFacts, UpstreamError
+from relay.core.dialects.openai_chat.repairs import comments_of, passed
+from relay.core.dialects.openai_chat.usage import usage_from_raw
+from relay.core.dialects.openai_responses.event import (
+    NotAPayload,
+    Payload,
+    Response,
+    read_payload,
+)
+from relay.core.dialects.openai_responses.items import ANNOUNCED_ONLY, OutputItems, text_of
+from relay.core.dialects.openai_responses.whole import failure_of, finish_reason
+from relay.core.dialects.upstream_errors import error_in_event
+from relay.core.sse import Event
+from relay.core.usage import TokenUsage, merged
+
+TEXT_DELTAS = frozenset(
+    {
+        "response.output_text.delta",
+        "response.refusal.delta",
+        "response.reasoning_text.delta",
+        "response.reasoning_summary_text.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.mcp_call_arguments.delta",
+        "response.code_interpreter_call_code.delta",
+        "response.audio.transcript.delta",
+    }
+)
+"""Events whose `delta` is text that the model wrote."""
+
+_ARGUMENT_DELTAS = frozenset(
+    {"response.function_call_arguments.delta", "response.custom_tool_call_input.delta"}
+)
+_ANNOUNCEMENTS = frozenset(
+    {
+        "response.created",
+        "response.queued",
+        "response.in_progress",
+        "response.content_part.added",
+        "response.reasoning_summary_part.added",
+        "keepalive",
+        "ping",
+    }
+)
+_TERMINALS = frozenset({"response.completed", "response.incomplete"})
+_FAILURES = frozenset({"response.failed", "response.cancelled"})
+
+_CONTENT, _PREAMBLE, _COMMENT = EventKind.CONTENT, EventKind.PREAMBLE, EventKind.COMMENT
+
+
+class ResponsesInspector:
+    """`StreamInspector` for the Responses API."""
+
+    __slots__ = ("_items", "facts")
+
+    def __init__(self) -> None:
+        self.facts = StreamFacts()
+        self._items = OutputItems()
+
+    def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
+        """See `StreamInspector`."""
+        if self.facts.terminal_seen:
+            return _COMMENT, b""
+        try:
+            payload = read_payload(event.data)
+        except NotAPayload:
+            return self._not_a_payload(event, offset)
+        kind = payload.type or (event.event if event.event != "message" else "")
+        if payload.has_error or kind == "error" or payload.object == "error":
+            return self._failed(error_in_event(event.data))
+        if not kind:  # `{}` as a keepalive, or another protocol's event: no SDK can read it
+            self.facts.add_soft_error("untyped_event", offset)
+            return _COMMENT, b""
+        if kind in _FAILURES:
+            return self._failed_response(payload, offset)
+        return self._read(kind, payload, offset), passed(event)
+
+    def observe_plain(self, data: bytes) -> int:  # noqa: ARG002 - the protocol's signature
+        return 0
+
+    def closing(self) -> bytes:
+        """Nothing: without its last event, which has the whole answer in it, a stream is unfinished."""
+        return b""
+
+    def _read(self, kind: str, payload: Payload, offset: int) -> EventKind:
+        if kind in TEXT_DELTAS:
+            return self._read_delta(kind, payload)
+        if kind in _TERMINALS:
+            self._end(payload.response or Response(), kind, offset)
+            return _CONTENT
+        if kind == "response.output_item.added":
+            return self._read_opening(payload)
+        if kind == "response.output_item.done":
+            self._read_item(payload, offset)
+            return _CONTENT
+        if payload.response is not None:
+            self._note_model(payload.response)
+        return _PREAMBLE if kind in _ANNOUNCEMENTS else _CONTENT
+
+    def _read_delta(self, kind: str, payload: Payload) -> EventKind:
+        delta = payload.delta
+        if not delta:
+            return _PREAMBLE
+        self._note_text(delta)
+        if kind in _ARGUMENT_DELTAS:
+            self._items.argued(payload.output_index or 0, delta)
+        return _CONTENT
+
+    def _read_opening(self, payload: Payload) -> EventKind:
+        item = payload.item
+        if item is None:
+            return _PREAMBLE
+        self._items.opened(payload.output_index or 0, item)
+        self.facts.tool_call_count = self._items.call_count
+        return _PREAMBLE if item.type in ANNOUNCED_ONLY else _CONTENT
+
+    def _read_item(self, payload: Payload, offset: int) -> None:
+        item = payload.item
+        if item is None:
+            return
+        if not self._items.done(payload.output_index or 0, item):
+            self.facts.add_soft_error("tool_call_invalid", offset)
+        self.facts.tool_call_count = self._items.call_count
+        self._note_pictures()
+
+    def _end(self, response: Response, kind: str, offset: int) -> None:
+        facts = self.facts
+        self._note_model(response)
+        output = response.output or []
+        valid = [self._items.done(index, item) for index, item in enumerate(output)]
+        was_cut = kind == "response.incomplete"
+        if not all(valid) or not (self._items.all_done() or was_cut):
+            facts.add_soft_error("tool_call_invalid", offset)
+        if not facts.text_bytes:
+            for item in output:
+                self._note_text(text_of(item))
+        facts.tool_call_count = self._items.call_count
+        self._note_usage(response, offset)
+        self._note_pictures()
+        facts.finish_reasons[0] = finish_reason(response, kind.removeprefix("response."))
+        facts.every_choice_finished = facts.terminal_seen = True
+
+    def _note_text(self, text: str) -> None:
+        if text:
+            self.facts.text_bytes += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+            self.facts.received.add(text)
+
+    def _note_model(self, response: Response) -> None:
+        if response.model and not self.facts.model:
+            self.facts.model = response.model
+
+    def _note_usage(self, response: Response, offset: int) -> None:
+        reported = usage_from_raw(response.usage)
+        for error_class in reported.soft_errors:
+            self.facts.add_soft_error(error_class, offset)
+        if reported.tokens is not None:
+            self.facts.usage = merged(self.facts.usage, reported.tokens)
+
+    def _note_pictures(self) -> None:
+        if self._items.picture_count:
+            known = self.facts.usage or TokenUsage()
+            self.facts.usage = msgspec.structs.replace(known, images=self._items.picture_count)
+
+    def _failed_response(self, payload: Payload, offset: int) -> tuple[EventKind, bytes]:
+        response = payload.response or Response()
+        self._note_model(response)
+        self._note_usage(response, offset)
+        self._note_pictures()
+        return self._failed(failure_of(response))
+
+    def _failed(self, error: UpstreamError) -> tuple[EventKind, bytes]:
+        if self.facts.error is None:
+            self.facts.error = error
+        return EventKind.ERROR, b""
+
+    def _not_a_payload(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
+        data = event.data.strip()
+        if not data:
+            return _COMMENT, comments_of(event.raw)
+        if data == "[DONE]":  # not this protocol's end: alone it proves nothing
+            return _COMMENT, b""
+        if event.event == "error":
+            return self._failed(error_in_event(data))
+        self.facts.add_soft_error("not_json", offset)
+        return EventKind.INVALID, b""
