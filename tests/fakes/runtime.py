@@ -19,7 +19,7 @@ from relay.core.estimate import Evidence
 from relay.core.outcomes import RequestOutcome
 from relay.core.path_families import classify, is_image, is_replayable
 from relay.core.request import RelayRequest
-from relay.core.types import Caller, Channel, PlainSecret, RelayFlags, StreamPolicy, UpstreamKey
+from relay.core.types import Caller, Channel, ModelRoute, PlainSecret, RelayFlags, StreamPolicy, UpstreamKey
 from relay.upstream.answer import Head
 from relay.upstream.clock import LoopClock
 from relay.upstream.engine import Engine
@@ -108,6 +108,7 @@ def a_request(
     body: bytes | None = None,
     received_at: float = 0.0,
     idempotency_key: str | None = None,
+    route: ModelRoute | None = None,
     **fields,
 ) -> RelayRequest:
     if body is None:
@@ -126,9 +127,12 @@ def a_request(
         family=family,
         dialect=spoken,
         ask=spoken.parse_request(body),
-        is_replayable=is_replayable(family, method, idempotency_key=idempotency_key),
+        is_replayable=is_replayable(
+            family, method, idempotency_key=idempotency_key, artefact=route is not None and route.is_artefact
+        ),
         is_image=is_image(family),
         received_at=received_at,
+        route=route,
     )
 
 
