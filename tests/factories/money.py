@@ -2,12 +2,14 @@
 
 import datetime
 from decimal import Decimal
+from typing import Any
 
 from billing.core.prices import PriceParts
 from billing.models import Account, Price
 from billing.services.ledger import account_open
 from billing.services.prices import price_set
 from channels_admin.models import Tenant
+from tests.factories.channels import a_tenant
 
 ALWAYS = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
@@ -21,3 +23,9 @@ def a_price(model: str = "*", *, group: str = "", **parts: str) -> Price:
     """parts: USD as text, by default 1 for a million tokens of input and 2 of output."""
     given = {name: Decimal(usd) for name, usd in (parts or {"input": "1", "output": "2"}).items()}
     return price_set(model=model, group=group, effective_from=ALWAYS, parts=PriceParts(**given)).price
+
+
+def a_funded_tenant(usd: str = "100", **fields: Any) -> Tenant:
+    tenant = a_tenant(**fields)
+    funded(tenant, usd)
+    return tenant

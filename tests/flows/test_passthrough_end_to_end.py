@@ -145,8 +145,9 @@ async def test_what_is_the_clients_never_reaches_the_upstream(gateway, target):
 
 async def test_idempotency_keys_of_two_tenants_do_not_meet_upstream(gateway):
     from tests.factories.channels import an_api_key  # noqa: PLC0415  needs Django set up
+    from tests.factories.money import a_funded_tenant  # noqa: PLC0415
 
-    _, other = await gateway.configure(an_api_key)
+    _, other = await gateway.configure(lambda: an_api_key(a_funded_tenant()))
     given = ("Idempotency-Key", "order-7")
     for key in ("", other, ""):
         await gateway.chat("echo-0", given, key=key)
