@@ -132,7 +132,20 @@ class Attempt:
             self.is_open = False
             self.marks.ended_at = self.clock.now()
             self._deadline.close()
+            self._let_go()
             await self._close()
+
+    def _let_go(self) -> None:
+        """It is over, and kept for the record only: it drops what leads back to it.
+
+        Without circles a request's objects are freed with its end. Left to the garbage collector they cost
+        7 % of a short stream, for its passes and for memory that is never warm.
+        """
+        self._interrupt = _nothing
+        if self.expired is not EndReason.COMPLETED_WITHOUT_TERMINAL:  # else it is still to end quietly
+            self.end_quietly = _cannot_end_quietly
+        if self._body is not None:
+            self._body.sink = None
 
     # For the readings.
 
@@ -286,6 +299,10 @@ class Attempt:
         if known is None or not self.is_committed:
             return reported
         return known if reported is None else merged(known, reported)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _cannot_end_quietly() -> EndReason:

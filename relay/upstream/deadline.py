@@ -32,6 +32,8 @@ class Deadline:
         self._due = NEVER
 
     def close(self) -> None:
+        """For good. Lets go of its owner too: the two would else wait for the garbage collector."""
+        self._on_expiry = _nothing
         self._due = NEVER
         self._armed_for = NEVER
         if self._timer is not None:
@@ -54,3 +56,7 @@ class Deadline:
             self._on_expiry()
         else:
             self._arm(self._due)
+
+
+def _nothing() -> None:
+    pass

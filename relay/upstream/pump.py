@@ -153,6 +153,7 @@ class Pump:
     def close(self) -> None:
         """The writer is done. Ends the timers. Idempotent."""
         self._writing = False
+        self._on_write_timeout = _nothing
         self._deadline.close()
 
     def _take(self) -> bytes:
@@ -213,3 +214,7 @@ class Pump:
     def _wake_reader(self) -> None:
         if self._space_waiter is not None and not self._space_waiter.done() and not self.is_full:
             self._space_waiter.set_result(None)
+
+
+def _nothing() -> None:
+    pass
