@@ -97,10 +97,11 @@ class StreamInspector(Protocol):
         """
         ...
 
-    def observe_plain(self, data: bytes) -> int:
-        """The number of events, if `data` is whole events that all pass as they are; 0 = look at each.
+    def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:
+        """How much at the start of `data` is whole events that pass as they are: (events, bytes).
 
-        For the most common read only: more text, nothing to repair. Has no effect when it returns 0.
+        For the most common read only: more text, nothing to repair. `data` begins where an event does.
+        in_full: all of it or nothing. Has no effect when it returns (0, 0): look at each event.
         """
         ...
 

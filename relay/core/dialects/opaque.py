@@ -72,8 +72,8 @@ class OpaqueInspector:
             return Relayed(EventKind.TERMINAL, event.raw)
         return Relayed(EventKind.CONTENT, event.raw)
 
-    def observe_plain(self, data: bytes) -> int:
-        return 0
+    def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:
+        return 0, 0
 
     def closing(self) -> bytes:
         return b""

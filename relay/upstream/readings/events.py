@@ -10,6 +10,7 @@ from relay.core.stream_state import Phase, Signal
 from relay.upstream.attempt import Attempt
 from relay.upstream.readings.common import EVENT_STREAM, error_as_data, is_json, read_body
 
+_BLANK_LINE = b"\n\n"
 _CONTENT, _PREAMBLE, _ERROR = EventKind.CONTENT, EventKind.PREAMBLE, EventKind.ERROR
 
 
@@ -35,18 +36,36 @@ class EventReader:
         except EventTooLarge as error:
             raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="event") from error
 
-    def passes_plain(self, data: bytes) -> bool:
-        """Whether the read goes to the client as it came; it is accounted for then, and needs no parsing."""
-        count = self.plain_events(data)
+    def read(self, data: bytes, ready: list[bytes]) -> None:
+        """Judges a whole read and appends to `ready` what the client gets of it.
+
+        The text in it passes as it came, without parsing: it costs a third of what an event alone costs.
+        Raises AttemptFailed at an error event; what came before it is in `ready`.
+        """
+        if not self._parser.is_between_events and (first := data.find(_BLANK_LINE)) >= 0:
+            end = first + len(_BLANK_LINE)
+            self.judge(self.feed(data[:end]), ready)
+            data = data[end:]
+        passed = self._pass_plain(data)
+        if passed:
+            ready.append(data[:passed])
+        if passed < len(data):
+            self.judge(self.feed(data[passed:]), ready)
+
+    def _pass_plain(self, data: bytes) -> int:
+        """How many bytes at the start of `data` go to the client as they came; they are accounted for."""
+        if not self._parser.is_between_events or len(data) > self.attempt.max_event_bytes:
+            return 0
+        count, size = self.inspector.observe_plain(data)
         if count:
             self.note(count)
-        return count > 0
+        return size
 
     def plain_events(self, data: bytes) -> int:
         """The number of events in a read that passes as it came, not noted yet; 0 for any other read."""
         if not self._parser.is_between_events or len(data) > self.attempt.max_event_bytes:
             return 0
-        return self.inspector.observe_plain(data)
+        return self.inspector.observe_plain(data, in_full=True)[0]
 
     def close(self) -> list[Event]:
         """What the end of the body completes."""

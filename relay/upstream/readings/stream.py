@@ -5,6 +5,7 @@ import contextlib
 from relay.core.dialects.base import EventKind
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
+from relay.core.sse import Event
 from relay.core.stream_state import Signal
 from relay.upstream.answer import stream_head
 from relay.upstream.attempt import Attempt
@@ -65,11 +66,9 @@ class StreamRelay:
         """What the client gets of this read: b"" while everything is held."""
         if not self._attempt.is_committed:
             return self._prove(data)
-        if self._reader.passes_plain(data):
-            return data
         ready: list[bytes] = []
         try:
-            self._reader.judge(self._reader.feed(data), ready)
+            self._reader.read(data, ready)
         except AttemptFailed:
             self._pump.put_now(b"".join(ready))  # what came whole before the failure is the client's
             raise
@@ -93,9 +92,25 @@ class StreamRelay:
     def _prove(self, data: bytes) -> bytes:
         """Looks at each event until one carries something; from there on the read is judged as a whole.
 
+        Most often that is the first one, which is therefore looked at before the others are parsed.
+
         Nothing has been sent yet, so an error behind that event in the same read still fails the attempt.
         """
-        events = self._reader.feed(data)
+        first, rest = _cut_off_first(data)
+        if self._is_proved_by(self._reader.feed(first)):
+            self._reader.read(rest, self._held)
+            return self._commit()
+        if rest and self._is_proved_by(self._reader.feed(rest)):
+            return self._commit()
+        if not self._attempt.events:
+            return b""
+        if self._facts.terminal_seen or self._is_hold_over():
+            return self._commit()
+        self._start_hold_timer()
+        return b""
+
+    def _is_proved_by(self, events: list[Event]) -> bool:
+        """Whether one of them carries something; all are held then."""
         for number, event in enumerate(events, 1):
             kind, out = self._reader.judge_one(event)
             if kind is EventKind.COMMENT and not self._held_events:
@@ -105,13 +120,8 @@ class StreamRelay:
             self._hold(out)
             if kind is EventKind.CONTENT:
                 self._reader.judge(events[number:], self._held)
-                return self._commit()
-        if not self._attempt.events:
-            return b""
-        if self._facts.terminal_seen or self._is_hold_over():
-            return self._commit()
-        self._start_hold_timer()
-        return b""
+                return True
+        return False
 
     def _hold(self, out: bytes) -> None:
         self._held.append(out)
@@ -182,3 +192,9 @@ class StreamRelay:
         self._attempt.is_processed = True
         self._pump.put_now(self._reader.inspector.closing())
         return EndReason.COMPLETED_WITHOUT_TERMINAL
+
+
+def _cut_off_first(data: bytes) -> tuple[bytes, bytes]:
+    """The first event, or what there is of it, and the rest."""
+    first, blank_line, rest = data.partition(b"\n\n")
+    return first + blank_line, rest

@@ -363,7 +363,7 @@ async def test_gateway_error_in_mid_stream_keeps_the_attempt_and_tells_in_band(r
     def explode(*_args):
         raise RuntimeError
 
-    monkeypatch.setattr("relay.upstream.readings.events.EventReader.passes_plain", explode)
+    monkeypatch.setattr("relay.upstream.readings.events.EventReader.read", explode)
     body.send(WORLD)
     await client.end()
     [attempt] = runtime.recorder.one.attempts

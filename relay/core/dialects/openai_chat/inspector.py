@@ -34,6 +34,7 @@ PLAIN_MISSES_ALLOWED = 4
 
 _DONE_DATA = "[DONE]"
 _BETWEEN = b"\n\ndata: "
+_OBJECT_END = b"}\n\n"
 _UNSET = msgspec.UNSET
 _CONTENT = EventKind.CONTENT
 
@@ -85,36 +86,50 @@ class OpenAIChatInspector:
             facts.add_soft_error("tool_call_invalid", self._offset)
         return DONE if facts.every_choice_finished and not facts.terminal_seen else b""
 
-    def observe_plain(self, data: bytes) -> int:
+    def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:
         """See `StreamInspector`. One decode for all events of a read, and no object for any of them.
 
         The read is taken apart by its text alone, which is safe: whatever is not `data: {…}` and a blank
         line each time makes the list no JSON, or its length another than half the number of line ends.
         """
-        if self._plain_misses >= PLAIN_MISSES_ALLOWED or data[:7] != b"data: {" or data[-3:] != b"}\n\n":
-            return 0
-        line_ends = data.count(b"\n")
+        end = data.rfind(_OBJECT_END) + len(_OBJECT_END)  # behind it: `[DONE]`, or half an event
+        if data[:7] != b"data: {" or end < len(_OBJECT_END) or (in_full and end != len(data)):
+            return 0, 0
+        if self._plain_misses >= PLAIN_MISSES_ALLOWED or self.facts.terminal_seen:
+            return 0, 0
+        chunks = self._chunks_of(data[6 : end - 2], data.count(b"\n", 0, end))
+        size = plain = 0
+        for chunk in chunks:
+            text_bytes = self._plain_chunk_bytes(chunk)
+            if not text_bytes:
+                break
+            size += text_bytes
+            plain += 1
+        if not plain or (in_full and plain < len(chunks)):
+            return 0, 0
+        self.facts.text_bytes += size
+        others = len(chunks) - plain
+        if others:
+            end = len(data[:end].rsplit(b"\n\n", others + 1)[0]) + 2
+        return plain, end
+
+    def _chunks_of(self, data: bytes, line_ends: int) -> list[Chunk]:
+        """Of the data of whole events; none if anything in it is not as `observe_plain` takes it to be."""
         try:
             if line_ends == 2:
-                chunks = [strict_chunk(data[6:-2])]
-            else:
-                chunks = strict_chunks(b"[" + data[6:-2].replace(_BETWEEN, b",") + b"]")
+                return [strict_chunk(data)]
+            chunks = strict_chunks(b"[" + data.replace(_BETWEEN, b",") + b"]")
         except (ValueError, RecursionError):
             self._plain_misses += 1
+            return []
+        return chunks if 2 * len(chunks) == line_ends else []
+
+    def _plain_chunk_bytes(self, chunk: Chunk) -> int:
+        """Bytes of text, if there is nothing else in it; else 0."""
+        choices = chunk.choices
+        if not choices or len(choices) != 1 or chunk.usage is not None or chunk.error is not _UNSET:
             return 0
-        size = 0
-        for chunk in chunks:
-            choices = chunk.choices
-            if not choices or len(choices) != 1 or chunk.usage is not None or chunk.error is not _UNSET:
-                return 0
-            plain = self._plain_text_bytes(choices[0])
-            if not plain:
-                return 0
-            size += plain
-        if 2 * len(chunks) != line_ends or self.facts.terminal_seen:
-            return 0
-        self.facts.text_bytes += size
-        return len(chunks)
+        return self._plain_text_bytes(choices[0])
 
     def _plain_text_bytes(self, choice: Choice) -> int:
         """Bytes of the common event, more text of a choice that is known already; 0 for any other."""

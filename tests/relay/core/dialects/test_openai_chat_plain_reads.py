@@ -50,10 +50,9 @@ def judged(*reads: bytes, plain: bool) -> tuple[bytes, object]:
     parser = EventStreamParser(keep_comments=True)
     out = b""
     for read in reads:
-        if plain and parser.is_between_events and inspector.observe_plain(read):
-            out += read
-            continue
-        for event in parser.feed(read):
+        passed = inspector.observe_plain(read)[1] if plain and parser.is_between_events else 0
+        out += read[:passed]
+        for event in parser.feed(read[passed:]):
             out += inspector.observe(event, 0)[1]
     return out, inspector.facts
 
@@ -63,7 +62,7 @@ def test_plain_text_takes_the_short_way():
     inspector = OPENAI_CHAT.stream_inspector(ask)
     for event in EventStreamParser().feed(HEAD):
         inspector.observe(event, 0)
-    assert inspector.observe_plain(TEXT + CJK + TEXT) == 3
+    assert inspector.observe_plain(TEXT + CJK + TEXT) == (3, len(TEXT + CJK + TEXT))
     assert inspector.facts.text_bytes == 1 + 5 + len("你好 \u2028".encode()) + 5
 
 
@@ -81,8 +80,30 @@ def test_a_read_without_effect_when_it_is_not_plain():
     inspector = OPENAI_CHAT.stream_inspector(ask)
     for event in EventStreamParser().feed(HEAD):
         inspector.observe(event, 0)
-    assert inspector.observe_plain(TEXT + OTHERS["finish"]) == 0
+    assert inspector.observe_plain(TEXT + OTHERS["finish"], in_full=True) == (0, 0)
     assert inspector.facts.text_bytes == 1
+    assert not inspector.facts.finish_reasons
+
+
+@pytest.mark.parametrize(
+    ("other", "taken"),
+    [
+        ("finish", (2, len(TEXT + CJK))),
+        ("usage", (2, len(TEXT + CJK))),
+        ("tool call", (2, len(TEXT + CJK))),
+        ("comment", (0, 0)),
+        ("no space", (0, 0)),
+        ("three newlines", (0, 0)),
+    ],
+)
+def test_text_before_anything_else_takes_the_short_way_alone(other, taken):
+    ask = OPENAI_CHAT.parse_request(b'{"model":"m","stream":true,"messages":[{}]}')
+    inspector = OPENAI_CHAT.stream_inspector(ask)
+    for event in EventStreamParser().feed(HEAD):
+        inspector.observe(event, 0)
+    rest = OTHERS[other] + OTHERS["usage"] + OTHERS["done"]
+    assert inspector.observe_plain(TEXT + CJK + rest) == taken
+    assert inspector.observe_plain(TEXT + CJK + OTHERS["done"] + TEXT[:20]) == (2, len(TEXT + CJK))
     assert not inspector.facts.finish_reasons
 
 
