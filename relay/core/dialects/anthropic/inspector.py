@@ -91,7 +91,7 @@ class AnthropicInspector:
             kind = _PREAMBLE  # `ping`, and whatever the future brings
         return kind, self._frame(event, name, read)
 
-    def observe_plain(self, data: bytes) -> int:
+    def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:  # noqa: ARG002  it always is
         """See `StreamInspector`. One decode for all events of a read: more text, and nothing else.
 
         The read is taken apart by its text alone, which is safe: what is not an `event:` line, `data: {…}`
@@ -103,21 +103,21 @@ class AnthropicInspector:
             or data[-3:] != b"}\n\n"
             or self.facts.terminal_seen
         ):
-            return 0
+            return 0, 0
         events = data[len(_BEFORE) : -2].replace(_BETWEEN, b",")
         try:
             deltas = strict_events(b"[" + events + b"]")
         except (ValueError, RecursionError):
             self._plain_misses += 1
-            return 0
+            return 0, 0
         if 3 * len(deltas) != data.count(b"\n"):
-            return 0
+            return 0, 0
         texts = list(map(_plain_text, deltas))
         if not all(texts):
-            return 0
+            return 0, 0
         for text in texts:
             self._receive(text)
-        return len(deltas)
+        return len(deltas), len(data)
 
     def closing(self) -> bytes:
         """The missing `message_stop`; arguments that never ended are checked here."""
