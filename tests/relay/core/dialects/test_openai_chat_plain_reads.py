@@ -1,5 +1,6 @@
 """A read that is nothing but text is judged as a whole: with the same result as event by event, or not at all."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -7,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.core.dialects.openai_chat import OPENAI_CHAT
+from relay.core.estimate import ReceivedText
 from relay.core.sse import EventStreamParser
 
+NOTHING_RECEIVED = ReceivedText()
 HEAD = b'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"a"}}]}\n\n'
 TEXT = b'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}\n\n'
 CJK = 'data: {"choices":[{"index":0,"delta":{"content":"你好 \u2028"}}],"usage":null}\n\n'.encode()
@@ -43,8 +46,8 @@ OTHERS = {
 }
 
 
-def judged(*reads: bytes, plain: bool) -> tuple[bytes, object]:
-    """What a client gets of the reads, and what was learnt; with or without the short way."""
+def judged(*reads: bytes, plain: bool) -> tuple[bytes, object, str]:
+    """What a client gets of the reads, what was learnt, and the text; with or without the short way."""
     ask = OPENAI_CHAT.parse_request(b'{"model":"m","stream":true,"messages":[{}]}')
     inspector = OPENAI_CHAT.stream_inspector(ask)
     parser = EventStreamParser(keep_comments=True)
@@ -54,7 +57,8 @@ def judged(*reads: bytes, plain: bool) -> tuple[bytes, object]:
         out += read[:passed]
         for event in parser.feed(read[passed:]):
             out += inspector.observe(event, 0)[1]
-    return out, inspector.facts
+    facts = inspector.facts
+    return out, dataclasses.replace(facts, received=NOTHING_RECEIVED), facts.received.text
 
 
 def test_plain_text_takes_the_short_way():
