@@ -35,5 +35,5 @@ def checkpoint(request_id="r", account_id=0, hold=0, record=b"checkpoint"):
     return Checkpoint(request_id, account_id, hold, record)
 
 
-def restore(request_id="r", account_id=0, hold=0, record=b"restored", leases=(), attempts=()):
+def restore(request_id="r", account_id=0, hold=0, record=b"restored", *, leases=(), attempts=()):
     return OpenRestore(checkpoint(request_id, account_id, hold, record), tuple(leases), tuple(attempts))

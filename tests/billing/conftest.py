@@ -9,6 +9,7 @@ import redis
 from celery import current_app
 
 from billing import admission, tasks
+from tests.billing.redis_process import SERVER, RedisProcess
 from tests.billing.store_lanes import MemoryLane, RedisLane
 
 
@@ -102,5 +103,23 @@ async def lane(request):
 @pytest.fixture
 async def redis_lane(redis_server, redis_prefix):
     lane = RedisLane(redis_server, redis_prefix)
+    yield lane
+    await lane.aclose()
+
+
+@pytest.fixture
+def redis_process(tmp_path_factory):
+    """A server that the test may break."""
+    if SERVER is None:
+        pytest.skip("no redis-server on this machine")
+    process = RedisProcess(tmp_path_factory.mktemp("redis"))
+    process.start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+async def own_lane(redis_process):
+    lane = RedisLane(redis_process.url, "own:")
     yield lane
     await lane.aclose()

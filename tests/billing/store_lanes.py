@@ -50,7 +50,7 @@ class RedisLane:
         for key in self.client.scan_iter(f"{self.prefix}*"):
             self.client.delete(key)
 
-    def keys(self) -> set[str]:
+    def left(self) -> set[str]:
         """What is left in the store, but for what it keeps for good."""
         lasting = {"boot", "last_beat", "grace_until", "balance", "seq"}
         names = {key.decode()[len(self.prefix) :] for key in self.client.scan_iter(f"{self.prefix}*")}

@@ -121,5 +121,5 @@ async def test_nothing_is_left_of_what_was_acknowledged(redis_lane):
     lane.records.claim(1)
     lane.records.acknowledge(["r"], [account(7, 75, 2)])
     await lane.port.leave(EPOCH)
-    assert lane.keys() == {"open"}
+    assert lane.left() == {"open"}
     assert lane.records.open_amounts() == {}

@@ -66,7 +66,7 @@ class Rates:
         return _wait_s(window, room, now_ms)
 
     def add(self, name: str, amount: int, now: float) -> None:
-        """amount may be negative, and takes away no more than what still counts."""
+        """A negative amount takes away no more than what still counts."""
         slot = int(now * 1000) // SLOT_MS
         if slot >= self._pruned_at + SLOTS:
             self._prune(slot)

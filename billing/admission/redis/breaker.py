@@ -5,7 +5,7 @@ PROBE_INTERVAL_S = 1.0
 
 
 class Breaker:
-    """Closed: everybody may ask. Open, after three failures in a row: one probe a second until one succeeds."""
+    """Closed: everybody may ask. Open, after three failures in a row: one probe a second, until it works."""
 
     def __init__(self) -> None:
         self._failures = 0
