@@ -52,8 +52,7 @@ class _Table(Generic[RowT]):
         return None
 
     def _covering(self, name: str) -> Iterator[str]:
-        # A pattern that somebody asks for by its own text is no exact name.
-        if name in self._rows and "*" not in name:
+        if name in self._rows:
             yield name
         yield from (pattern for pattern in self._patterns if matches(pattern, name))
 
