@@ -71,8 +71,8 @@ class JsonEventsInspector:
             self._end_part()
         return EventKind.CONTENT, passed(event)
 
-    def observe_plain(self, data: bytes) -> int:  # noqa: ARG002 - the protocol's signature
-        return 0
+    def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:  # noqa: ARG002 - the protocol's
+        return 0, 0
 
     def closing(self) -> bytes:
         return b""

@@ -86,8 +86,8 @@ class ResponsesInspector:
             return self._failed_response(payload, offset)
         return self._read(kind, payload, offset), passed(event)
 
-    def observe_plain(self, data: bytes) -> int:  # noqa: ARG002 - the protocol's signature
-        return 0
+    def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:  # noqa: ARG002 - the protocol's
+        return 0, 0
 
     def closing(self) -> bytes:
         """Nothing: without its last event, which has the whole answer in it, a stream is unfinished."""
