@@ -78,15 +78,16 @@ class AnthropicInspector:
                 return self._not_an_event(event, offset)
         self._offset = offset
         name = read.type or event.event
-        if event.event == "error" or name == "error" or read.error is not _UNSET:
-            error = _error_in(event)
+        reader = self._READERS.get(name)
+        if event.event == "error" or read.error is not _UNSET or (reader is None and name != "ping"):
+            error = _error_in(event, name)
             if error is not None:
                 return self._failed(error)
-        reader = self._READERS.get(name)
         if reader is not None:
             kind = reader(self, read, offset)
-        elif name in _NO_TYPE:
-            return self._untyped(event, offset)
+        elif name in _NO_TYPE:  # the stream of another protocol
+            self.facts.add_soft_error("untyped_event", offset)
+            return Relayed(EventKind.INVALID, b"")
         else:
             kind = _PREAMBLE  # `ping`, and whatever the future brings
         return kind, self._frame(event, name, read)
@@ -236,14 +237,6 @@ class AnthropicInspector:
             self.facts.error = error
         return Relayed(EventKind.ERROR, b"")
 
-    def _untyped(self, event: Event, offset: int) -> Relayed:
-        """JSON without a type: a vendor's error, or the stream of another protocol."""
-        error = _error_in(event)
-        if error is not None:
-            return self._failed(error)
-        self.facts.add_soft_error("untyped_event", offset)
-        return Relayed(EventKind.INVALID, b"")
-
     def _not_an_event(self, event: Event, offset: int) -> Relayed:
         data = event.data.strip()
         if not data:
@@ -277,13 +270,14 @@ def _utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _error_in(event: Event) -> UpstreamError | None:
-    """An event named an error is one, whatever it holds."""
+def _error_in(event: Event, name: str) -> UpstreamError | None:
+    """An event named an error is one, whatever it holds; vendors' own shapes come without a name."""
+    is_named = event.event == "error" or name == "error"
     try:
         value = loose_json(event.data)
     except NotAnEvent:  # a number of thousands of digits, say
-        return error_from_text("") if event.event == "error" else None
-    found = find_error(value)
-    if found is None and event.event == "error":
+        return error_from_text("") if is_named else None
+    found = find_error(value) if is_named or value.get("error") or event.event == "message" else None
+    if found is None and is_named:
         return find_error({"error": value}) or error_from_text("")
     return found

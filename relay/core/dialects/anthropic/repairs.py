@@ -29,7 +29,7 @@ def named(event: Event, name: str) -> bytes:
     if not _NAME.fullmatch(name):
         return event.raw
     raw = event.raw
-    if not raw.startswith(b"data"):  # `event: message`, or a name that is empty
+    if not raw.startswith(b"data") or b"\nevent" in raw or b"\revent" in raw:  # `event: message`, or no name
         raw = b"".join(line for line in raw.splitlines(keepends=True) if not line.startswith(b"event"))
     return b"event: " + name.encode() + b"\n" + raw
 
