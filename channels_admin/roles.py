@@ -19,7 +19,7 @@ class Role(StrEnum):
     """Reports only."""
 
 
-_MANAGED = ("tenant", "apikey", "channel", "upstreamkey", "streampolicy")
+_MANAGED = ("tenant", "apikey", "channel", "upstreamkey", "streampolicy", "modelroute")
 
 ROLE_PERMISSIONS: Mapping[Role, frozenset[str]] = {
     Role.OPERATOR: frozenset(f"{action}_{noun}" for noun in _MANAGED for action in ("view", "add", "change"))

@@ -17,11 +17,13 @@ from channels_admin.selectors.api_keys import AccessChanges, changed_access
 from channels_admin.selectors.ceilings import ceilings_of
 from channels_admin.selectors.config_version import config_version
 from channels_admin.statuses import RouteStatus
+from relay.core.routes import RouteIndex
 from relay.core.selection import ChannelIndex
 from relay.core.types import (
     Channel,
     DisconnectPolicy,
     KeyMode,
+    ModelRoute,
     RelayFlags,
     StreamMode,
     StreamPolicy,
@@ -40,6 +42,7 @@ class ChannelSection:
     channels: by id, only enabled ones that have an enabled key. listed: by id, every channel that is not
     closed; those that are out have no keys here. index: over `listed`. flag_values: name → effective
     value, every known flag. policies: by id. default_policy: of channels that name none.
+    model_routes: by id, those that are not closed. routes: over `model_routes`.
     """
 
     version: int
@@ -50,6 +53,8 @@ class ChannelSection:
     flag_values: Mapping[str, object]
     default_policy: StreamPolicy
     policies: Mapping[int, StreamPolicy]
+    model_routes: Mapping[int, ModelRoute]
+    routes: RouteIndex
 
 
 def load_section(previous: ChannelSection | None) -> ChannelSection:
@@ -95,6 +100,7 @@ def _load(previous: ChannelSection | None, version: int) -> ChannelSection:
     policies, default_policy = _policies(previous, since)
     listed = _listed(previous, since, policies, default_policy)
     flags, values = _flags(previous, since)
+    model_routes = _model_routes(previous, since, policies)
     if previous is None or listed is not previous.listed:
         index = ChannelIndex(listed.values())
         channels: Mapping[int, Channel] = {pk: c for pk, c in listed.items() if c.keys}
@@ -109,7 +115,25 @@ def _load(previous: ChannelSection | None, version: int) -> ChannelSection:
         flag_values=values,
         default_policy=default_policy,
         policies=policies,
+        model_routes=model_routes,
+        routes=RouteIndex(model_routes.values())
+        if previous is None or model_routes is not previous.model_routes
+        else previous.routes,
     )
+
+
+def _model_routes(
+    previous: ChannelSection | None, since: int, policies: Mapping[int, StreamPolicy]
+) -> Mapping[int, ModelRoute]:
+    rows = list(models.ModelRoute.objects.filter(Q(version__gt=since) | Q(policy__version__gt=since)))
+    if previous is not None and not rows:
+        return previous.model_routes
+    routes = dict(previous.model_routes) if previous else {}
+    for row in rows:
+        routes.pop(row.pk, None)
+        if not row.is_closed:
+            routes[row.pk] = _model_route(row, policies)
+    return routes
 
 
 def _flags(previous: ChannelSection | None, since: int) -> tuple[RelayFlags, Mapping[str, object]]:
@@ -209,4 +233,18 @@ def _channel(row: models.Channel, keys: tuple[UpstreamKey, ...], policy: StreamP
         proxy_url=row.proxy_url,
         charge_input_on_leave=row.charge_input_on_leave,
         ceilings=ceilings_of(row),
+    )
+
+
+def _model_route(row: models.ModelRoute, policies: Mapping[int, StreamPolicy]) -> ModelRoute:
+    return ModelRoute(
+        id=row.pk,
+        model=row.model,
+        group=row.group,
+        is_artefact=row.is_artefact,
+        hedge_after_s=row.hedge_after_ms / 1000,
+        degrade_to_non_stream=row.degrade_to_non_stream,
+        fallback_models=tuple(row.fallback_models),
+        affinity_s=row.affinity_seconds,
+        policy=policies.get(row.policy_id) if row.policy_id else None,
     )

@@ -23,6 +23,7 @@ from gateway.admission.image_gate import ImageLimit
 from gateway.api import errors
 from gateway.front.request import ClientRequest, client_request
 from gateway.responses import RelayAnswer
+from relay.core import failover
 from relay.core.dialects.base import Ask, Dialect, ReadsForms
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
@@ -37,6 +38,7 @@ from relay.core.path_families import (
     normalise_path,
 )
 from relay.core.request import RelayRequest
+from relay.core.routes import RouteIndex
 from relay.core.selection import close_names, is_model_allowed, listed_models, order
 from relay.core.types import Caller, Channel
 from relay.core.upstream_kinds import speaks
@@ -48,12 +50,12 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
     http = client_request(request)
     caller = caller_of(request)
     parts.overload.check(is_stream=False)
-    asked = await _asked(http, caller, dialect)
+    asked = await _asked(http, caller, dialect, parts.configuration.current.channels.routes)
     if asked.ask.stream:
         parts.overload.check(is_stream=True)
     candidates = _candidates(parts, caller, asked)
     first = await _admit(parts, asked, candidates)
-    running = parts.engine.start(asked, candidates, first=first)
+    running = parts.engine.start(asked, candidates, first=first, fallbacks=_fallbacks(parts, asked))
     try:
         head = await running.head()
     except asyncio.CancelledError:
@@ -67,6 +69,8 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
     else:
         response = RelayAnswer(head, running)
     response["X-Relay-Attempts"] = str(running.attempts)
+    if running.fallback_model:
+        response["X-Relay-Model"] = running.fallback_model
     return response
 
 
@@ -106,7 +110,7 @@ def caller_of(request: HttpRequest) -> Caller:
     return caller
 
 
-async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> RelayRequest:
+async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect, routes: RouteIndex) -> RelayRequest:
     """What the client asks, parsed once; the body is read last, after all that the head tells.
 
     Raises Refusal 404 (paths that never pass), 415, 413 and 400 (bodies).
@@ -121,6 +125,7 @@ async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> Relay
     await http.read_body()
     ask = _parsed(http, dialect)
     idempotency_key = _header(http, b"idempotency-key")
+    route = routes.find(caller.group, ask.model)
     return RelayRequest(
         id=http.request_id,
         caller=caller,
@@ -132,11 +137,17 @@ async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect) -> Relay
         family=family,
         dialect=dialect,
         ask=ask,
-        is_replayable=is_replayable(family, method, idempotency_key=idempotency_key),
+        is_replayable=is_replayable(
+            family,
+            method,
+            idempotency_key=idempotency_key,
+            artefact=route is not None and route.is_artefact,
+        ),
         is_image=is_image(family),
         received_at=http.received_at,
         upstream_idempotency_key=_shared_key(caller, idempotency_key),
         client_request_id=http.client_request_id,
+        route=route,
     )
 
 
@@ -177,6 +188,19 @@ def _candidates(parts: "wiring.Wiring", caller: Caller, asked: RelayRequest) -> 
     channels = [c for c in config.channels.channels.values() if speaks(c.kind, dialect)]
     models = listed_models(channels, caller.group, caller.allowed_models, config.priced_models)
     raise unknown_model(ask.model, models)
+
+
+def _fallbacks(parts: "wiring.Wiring", asked: RelayRequest) -> list[failover.Candidate]:
+    """Channels for the models that the route names for the case that all candidates fail."""
+    if asked.route is None or not asked.is_replayable:
+        return []
+    index, group = parts.configuration.current.channels.index, asked.caller.group
+    return [
+        failover.Candidate(channel, model)
+        for model in asked.route.fallback_models
+        if model != asked.ask.model
+        for channel in order(index.tiers(group, model, asked.dialect.name), parts.chance)
+    ]
 
 
 def unknown_model(model: str, models: list[str]) -> Refusal:

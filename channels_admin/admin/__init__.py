@@ -2,6 +2,7 @@
 
 from channels_admin.admin.api_keys import ApiKeyAdmin
 from channels_admin.admin.channels import ChannelAdmin
+from channels_admin.admin.model_routes import ModelRouteAdmin
 from channels_admin.admin.runtime_flags import RuntimeFlagAdmin
 from channels_admin.admin.stream_policies import StreamPolicyAdmin
 from channels_admin.admin.tenants import TenantAdmin
@@ -10,6 +11,7 @@ from channels_admin.admin.upstream_keys import UpstreamKeyAdmin
 __all__ = [
     "ApiKeyAdmin",
     "ChannelAdmin",
+    "ModelRouteAdmin",
     "RuntimeFlagAdmin",
     "StreamPolicyAdmin",
     "TenantAdmin",

@@ -1,5 +1,6 @@
 """Model routes: what belongs to a model rather than to a channel."""
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -74,6 +75,12 @@ class ModelRoute(VersionedModel):
             range_check("model_route", "hedge_after_ms", 0, HEDGE_AFTER_MAX_MS),
             range_check("model_route", "affinity_seconds", 0, DAY_SECONDS),
         )
+
+    def clean(self) -> None:
+        """A model to fall back to is asked for by its name."""
+        super().clean()
+        if any("*" in str(name) for name in self.fallback_models):
+            raise ValidationError({"fallback_models": _("Names are expected, no patterns.")})
 
     def __str__(self) -> str:
         return f"{self.model} ({self.group or 'all groups'})"

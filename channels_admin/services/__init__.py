@@ -3,6 +3,7 @@
 from channels_admin.services.api_keys import api_key_close, api_key_issue, api_key_update
 from channels_admin.services.channels import channel_create, channel_set_status, channel_update
 from channels_admin.services.config_version import config_version_bump, configuration_change
+from channels_admin.services.model_routes import model_route_close, model_route_set, model_route_update
 from channels_admin.services.runtime_flags import (
     image_failover_clear,
     image_failover_set,
@@ -30,6 +31,9 @@ __all__ = [
     "configuration_change",
     "image_failover_clear",
     "image_failover_set",
+    "model_route_close",
+    "model_route_set",
+    "model_route_update",
     "runtime_flag_clear",
     "runtime_flag_set",
     "runtime_flags_set",

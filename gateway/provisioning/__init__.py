@@ -3,13 +3,14 @@
     reading          bytes → YAML → environment put in → schema; every problem with its path
     schema           what a file may hold
     findings         what a run found out: changes, warnings, problems
-    flags, stream_policies, channels, prices, tenants
+    flags, stream_policies, channels, model_routes, prices, tenants
                      one subject a file: compare with the rows, call the services
     carrying_out     all subjects in one transaction and at one configuration version
     report           findings → text
 
-What a file does not mention stays as it is. Rows are known by name; a price by model, group and start, an
-upstream key by its keyed fingerprint, an API key by its name within the tenant.
+What a file does not mention stays as it is. Rows are known by name; a price by model, group and start, a
+model route by model and group, an upstream key by its keyed fingerprint, an API key by its name within the
+tenant.
 """
 
 from gateway.provisioning.carrying_out import apply_file, apply_text

@@ -13,6 +13,7 @@ from channels_admin.services import configuration_change
 from gateway.provisioning.channels import channels_provision
 from gateway.provisioning.findings import Findings, Problem, ProvisioningRefused, Report
 from gateway.provisioning.flags import flags_provision
+from gateway.provisioning.model_routes import model_routes_provision
 from gateway.provisioning.prices import (
     cost_prices_provision,
     group_multipliers_provision,
@@ -66,6 +67,8 @@ def _carry_out(reading: Reading, findings: Findings) -> None:
     stream_policies_provision(policies, findings)
     channels = zip(located(reading, "channels"), asked.channels, strict=True)
     channels_provision(channels, findings, policy_names=reading.policy_names)
+    routes = zip(located(reading, "model_routes"), asked.model_routes, strict=True)
+    model_routes_provision(routes, findings, policy_names=reading.policy_names)
     prices_provision(zip(located(reading, "prices"), asked.prices, strict=True), findings)
     costs = zip(located(reading, "cost_prices"), asked.cost_prices, strict=True)
     cost_prices_provision(costs, findings, channel_names=reading.channel_names)

@@ -41,13 +41,14 @@ def _wanted(
         with suppress(UnsafeUrl):  # the row's own validation tells why
             wanted["base_url"] = check_base_url(entry.base_url, settings.UPSTREAM_ALLOWED_PRIVATE_NETS)
     if "policy" in entry.model_fields_set:
-        wanted["policy"] = _policy(path, entry.policy, findings, policy_names)
+        wanted["policy"] = policy_named(path, entry.policy, findings, policy_names)
     return wanted
 
 
-def _policy(
+def policy_named(
     path: str, name: str | None, findings: Findings, policy_names: Collection[str]
 ) -> StreamPolicy | None:
+    """The row, if there is one. policy_names: policies of the file; one that is refused is told once."""
     row = None if name is None else StreamPolicy.objects.filter(name=name).first()
     if name is not None and row is None and name not in policy_names:
         known = StreamPolicy.objects.values_list("name", flat=True)

@@ -152,6 +152,7 @@ def _repeats(data: Mapping[str, object]) -> Iterable[tuple[Location, str]]:
     """Two entries for one thing: which of them should count?"""
     for section in ("stream_policies", "channels", "tenants"):
         yield from _twice((section,), data.get(section))
+    yield from _routes_twice(data.get("model_routes"))
     for at, tenant in _entries(data.get("tenants")):
         yield from _twice(("tenants", at, "api_keys"), tenant.get("api_keys"))
     defaults = [at for at, entry in _entries(data.get("stream_policies")) if entry.get("is_default") is True]
@@ -165,6 +166,16 @@ def _twice(location: Location, entries: object) -> Iterable[tuple[Location, str]
         name = entry.get("name")
         if isinstance(name, str) and (first := seen.setdefault(name, at)) != at:
             yield (*location, at, "name"), f"the same as {_path((*location, first))}"
+
+
+def _routes_twice(entries: object) -> Iterable[tuple[Location, str]]:
+    seen: dict[tuple[str, str], int] = {}
+    for at, entry in _entries(entries):
+        model, group = entry.get("model"), entry.get("group", "")
+        if isinstance(model, str) and isinstance(group, str):
+            first = seen.setdefault((model, group), at)
+            if first != at:
+                yield ("model_routes", at, "model"), f"the same as model_routes[{first}]"
 
 
 def _entries(value: object) -> list[tuple[int, dict[str, object]]]:

@@ -119,6 +119,20 @@ class ChannelEntry(Entry):
     status: Literal["enabled", "disabled", "closed"] = "enabled"
 
 
+class ModelRouteEntry(Entry):
+    """policy: the name of a stream policy; null = the channel's."""
+
+    model: str
+    group: str = ""
+    is_artefact: bool = False
+    hedge_after_ms: Whole = 0
+    degrade_to_non_stream: bool = False
+    fallback_models: list[str] = []
+    affinity_seconds: Seconds = 0
+    policy: str | None = None
+    status: Literal["open", "closed"] = "open"
+
+
 class TermsEntry(Entry):
     """As the columns of a price (`billing.models.prices.PriceColumns`); null = falls back to another part."""
 
@@ -199,6 +213,7 @@ class ProvisioningFile(Entry):
     flags: dict[str, object] = {}
     stream_policies: list[StreamPolicyEntry] = []
     channels: list[ChannelEntry] = []
+    model_routes: list[ModelRouteEntry] = []
     prices: list[PriceEntry] = []
     cost_prices: list[CostPriceEntry] = []
     group_multipliers: list[GroupMultiplierEntry] = []
@@ -209,6 +224,7 @@ ENTRIES: dict[tuple[str, ...], type[Entry]] = {
     (): ProvisioningFile,
     ("stream_policies",): StreamPolicyEntry,
     ("channels",): ChannelEntry,
+    ("model_routes",): ModelRouteEntry,
     ("prices",): PriceEntry,
     ("cost_prices",): CostPriceEntry,
     ("group_multipliers",): GroupMultiplierEntry,

@@ -21,6 +21,7 @@ from billing.core.prices import PriceParts
 from billing.services.prices import cost_price_set, group_multiplier_set, price_set
 from channels_admin.models import RuntimeFlag
 from channels_admin.roles import Role
+from channels_admin.services import model_route_set
 from tests.factories.channels import a_channel, a_policy, a_staff_user, a_tenant, an_api_key
 
 pytestmark = pytest.mark.django_db
@@ -73,6 +74,7 @@ MATRIX = {
     "channels_admin.channel": Row(OPERATED, OPERATED, OPERATED, make=a_channel),
     "channels_admin.upstreamkey": Row(OPERATED, OPERATED, OPERATED, make=an_upstream_key_row),
     "channels_admin.streampolicy": Row(OPERATED, OPERATED, OPERATED, make=a_policy),
+    "channels_admin.modelroute": Row(OPERATED, OPERATED, OPERATED, make=lambda: model_route_set(model="m")),
     "channels_admin.runtimeflag": Row(
         OPERATED, NOBODY, OPERATED, make=lambda: RuntimeFlag.objects.get(name="RETRY_TIMES")
     ),

@@ -12,7 +12,7 @@ CHANNEL = "name: c, base_url: 'https://a.example.com', models: [x], keys: [sk-12
 
 REFUSALS = [
     ("", "the file is empty"),
-    ("[1]", "a mapping with flags, stream_policies, channels, prices, cost_prices, group_multipliers, tenants is expected"),
+    ("[1]", "a mapping with flags, stream_policies, channels, model_routes, prices, cost_prices, group_multipliers, tenants is expected"),
     ("chanels: []", "chanels: unknown field (did you mean channels?)"),
     ("channels: {}", "channels: a list is expected"),
     ("channels: [main]", "channels[0]: a mapping is expected"),
