@@ -185,3 +185,12 @@ async def test_a_server_that_forgot_everything_gets_it_again(kept, redis_process
     await kept.port.settle([settled("kept", 7, 6)])
     assert kept.records.claim(10) == [settled("kept", 7, 6)]
     assert kept.records.open_amounts() == {7: 6}
+
+
+async def test_a_loop_that_stood_still_itself_does_not_take_the_store_for_dead(kept):
+    for _ in range(4):
+        call = asyncio.create_task(kept.port.state("kept"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        time.sleep(0.3)
+        assert (await call).payload == b"kept"

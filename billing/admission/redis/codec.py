@@ -72,10 +72,10 @@ def account_arguments(accounts: Iterable[AccountState]) -> list[int]:
     return [part for account in accounts for part in (account.account_id, account.balance_nano, account.seq)]
 
 
-def admit_arguments(ask: AdmissionAsk) -> tuple[Argument, ...]:
-    """id, account, hold, record, packed ceilings."""
-    ceilings = pack((ask.leases, ask.rates, ask.candidates))
-    return ask.request_id, ask.account_id, ask.hold_nano, ask.record, ceilings
+def admit_arguments(epoch: str, ticket: str, ask: AdmissionAsk) -> tuple[bytes, bytes]:
+    """Packed (epoch, ticket, id, account, hold, ceilings), and the record, which need not be unpacked."""
+    account, ceilings = str(ask.account_id), (ask.leases, ask.rates, ask.candidates)
+    return pack((epoch, ticket, ask.request_id, account, ask.hold_nano, *ceilings)), ask.record
 
 
 def restore_arguments(records: Iterable[OpenRestore]) -> list[Argument]:

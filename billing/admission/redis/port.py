@@ -43,7 +43,7 @@ class RedisAdmissionPort:
     async def admit(self, epoch: str, ask: AdmissionAsk) -> Admission:
         ticket = f"{self._ticket_start}:{next(self._tickets)}"
         try:
-            reply = await self._task.call(scripts.ADMIT, self._prefix, epoch, ticket, *admit_arguments(ask))
+            reply = await self._task.call(scripts.ADMIT, self._prefix, *admit_arguments(epoch, ticket, ask))
             return admission_decode(reply, ask)
         except NotSent:
             raise

@@ -153,11 +153,13 @@ class StoreTask:
         waits = [self._breaker.wait_s(now)] if self._queue else []
         if self._later:
             waits.append(self._later_at - now)
+        self._wake.clear()
         if not waits:
             self._idle.set()
-        self._wake.clear()
+            await self._wake.wait()
+            return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(min(waits), 0.001) if waits else None):
+            async with asyncio.timeout(max(min(waits), 0.001)):
                 await self._wake.wait()
 
     def _take_up_later(self) -> None:
