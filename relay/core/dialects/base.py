@@ -69,10 +69,8 @@ class StreamFacts:
     so the stream is `completed` without a terminal and is never `incomplete`."""
     error: UpstreamError | None = None
     model: str = ""
-    text_bytes: int = 0
-    """UTF-8 bytes of text, reasoning and tool arguments received."""
     received: ReceivedText = field(default_factory=ReceivedText)
-    """The same text, for an estimate should the usage never come."""
+    """Text, reasoning and tool arguments, for an estimate should the usage never come."""
     tool_call_count: int = 0
     upstream_tool_started: bool = False
     """The upstream began to run a tool itself (search, code, MCP): the request must not be asked again."""

@@ -198,7 +198,6 @@ class AnthropicInspector:
 
     def _receive(self, text: str) -> None:
         if text:
-            self.facts.text_bytes += _utf8_size(text)
             self.facts.received.add(text)
 
     def _check_call(self, index: int, offset: int) -> None:
@@ -264,10 +263,6 @@ def _plain_text(read: StreamEvent) -> str:
     if read.type != "content_block_delta" or delta is None or read.error is not _UNSET or delta.partial_json:
         return ""
     return delta.text or delta.thinking or ""
-
-
-def _utf8_size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _error_in(event: Event, name: str) -> UpstreamError | None:

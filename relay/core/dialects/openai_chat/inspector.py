@@ -72,8 +72,8 @@ class OpenAIChatInspector:
         choices = chunk.choices
         if not choices or chunk.error is not _UNSET:
             return self._read_uncommon(chunk, event, offset)
-        if len(choices) == 1 and chunk.usage is None and (size := self._plain_text_bytes(choices[0])):
-            self.facts.text_bytes += size
+        if len(choices) == 1 and chunk.usage is None and (text := self._plain_text(choices[0])):
+            self.facts.received.add(text)
             if event.id or event.retry is not None:
                 return _CONTENT, without_id_and_retry(event.raw)
             return _CONTENT, event.raw
@@ -98,17 +98,16 @@ class OpenAIChatInspector:
         if self._plain_misses >= PLAIN_MISSES_ALLOWED or self.facts.terminal_seen:
             return 0, 0
         chunks = self._chunks_of(data[6 : end - 2], data.count(b"\n", 0, end))
-        size = plain = 0
+        texts: list[str] = []
         for chunk in chunks:
-            text_bytes = self._plain_chunk_bytes(chunk)
-            if not text_bytes:
+            text = self._plain_chunk_text(chunk)
+            if not text:
                 break
-            size += text_bytes
-            plain += 1
-        if not plain or (in_full and plain < len(chunks)):
+            texts.append(text)
+        plain, others = len(texts), len(chunks) - len(texts)
+        if not plain or (in_full and others):
             return 0, 0
-        self.facts.text_bytes += size
-        others = len(chunks) - plain
+        self.facts.received.add(texts[0] if plain == 1 else "".join(texts))
         if others:
             end = len(data[:end].rsplit(b"\n\n", others + 1)[0]) + 2
         return plain, end
@@ -124,15 +123,15 @@ class OpenAIChatInspector:
             return []
         return chunks if 2 * len(chunks) == line_ends else []
 
-    def _plain_chunk_bytes(self, chunk: Chunk) -> int:
-        """Bytes of text, if there is nothing else in it; else 0."""
+    def _plain_chunk_text(self, chunk: Chunk) -> str:
+        """Its text, if there is nothing else in it; else empty."""
         choices = chunk.choices
         if not choices or len(choices) != 1 or chunk.usage is not None or chunk.error is not _UNSET:
-            return 0
-        return self._plain_text_bytes(choices[0])
+            return ""
+        return self._plain_text(choices[0])
 
-    def _plain_text_bytes(self, choice: Choice) -> int:
-        """Bytes of the common event, more text of a choice that is known already; 0 for any other."""
+    def _plain_text(self, choice: Choice) -> str:
+        """Of the common event, more text of a choice that is known already; empty for any other."""
         delta = choice.delta
         if (
             delta is None
@@ -146,9 +145,8 @@ class OpenAIChatInspector:
             or delta.tool_calls
             or choice.index not in self._choices_seen
         ):
-            return 0
-        text = delta.content
-        return len(text) if text.isascii() else _utf8_size(text)
+            return ""
+        return delta.content
 
     def _with_choices(self, chunk: Chunk, choices: list[Choice], event: Event, offset: int) -> Relayed:
         edits = Edits()
@@ -190,13 +188,13 @@ class OpenAIChatInspector:
         delta = choice.delta
         has_content = False
         if delta is not None:
-            size = _text_bytes(delta)
-            self.facts.text_bytes += size
-            has_content = size > 0 or bool(delta.tool_calls)
+            text = _text_of(delta)
+            self.facts.received.add(text)
+            has_content = bool(text or delta.tool_calls)
             if delta.tool_calls:
                 self._read_calls(position, index, delta.tool_calls, edits)
         if choice.text:
-            self.facts.text_bytes += _utf8_size(choice.text)
+            self.facts.received.add(choice.text)
             has_content = True
         self._read_usage(choice.usage, offset)
         if choice.finish_reason:
@@ -224,7 +222,7 @@ class OpenAIChatInspector:
             numbers.append(number)
             changed |= number != fragment.index
             if arguments:
-                self.facts.text_bytes += _utf8_size(arguments)
+                self.facts.received.add(arguments)
         self.facts.tool_call_count = self._tool_calls.count
         if changed:
             edits.call_numbers[position] = numbers
@@ -282,24 +280,11 @@ class OpenAIChatInspector:
         return Relayed(EventKind.INVALID, b"")
 
 
-def _text_bytes(delta: Delta) -> int:
-    """UTF-8 bytes of text; reasoning that a vendor sends under both its names counts once."""
-    size = 0
-    text = delta.content
-    if text:
-        size = len(text) if text.isascii() else _utf8_size(text)
-    text = delta.reasoning_content or delta.reasoning
-    if text:
-        size += _utf8_size(text)
-    if delta.refusal:
-        size += _utf8_size(delta.refusal)
-    if delta.function_call is not None and delta.function_call.arguments:
-        size += _utf8_size(delta.function_call.arguments)
-    return size
-
-
-def _utf8_size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+def _text_of(delta: Delta) -> str:
+    """Text, reasoning and refusal; reasoning that a vendor sends under both its names counts once."""
+    call = delta.function_call.arguments if delta.function_call is not None else None
+    parts = (delta.content, delta.reasoning_content or delta.reasoning, delta.refusal, call)
+    return "".join([part for part in parts if part])
 
 
 def _error_in(data: str) -> UpstreamError | None:

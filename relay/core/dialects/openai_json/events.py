@@ -65,7 +65,6 @@ class JsonEventsInspector:
             return self._failed(error_in_event(event.data))
         self._note_usage(read.usage, offset)
         if read.delta:
-            facts.text_bytes += len(read.delta.encode("utf-8", "replace"))
             facts.received.add(read.delta)
         if kind in self._ends:
             self._end_part()

@@ -142,7 +142,7 @@ class ResponsesInspector:
         was_cut = kind == "response.incomplete"
         if not all(valid) or not (self._items.all_done() or was_cut):
             facts.add_soft_error("tool_call_invalid", offset)
-        if not facts.text_bytes:
+        if not facts.received.size:
             for item in output:
                 self._note_text(text_of(item))
         facts.tool_call_count = self._items.call_count
@@ -153,7 +153,6 @@ class ResponsesInspector:
 
     def _note_text(self, text: str) -> None:
         if text:
-            self.facts.text_bytes += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
             self.facts.received.add(text)
 
     def _note_model(self, response: Response) -> None:

@@ -126,12 +126,12 @@ def test_facts_of_a_plain_stream():
     assert facts.model == "gpt-4o-2024-08-06"
     assert facts.finish_reasons == {0: "stop"}
     assert facts.usage == TokenUsage(input=7, output=3)
-    assert facts.text_bytes == len("Hello wörld".encode())
+    assert facts.received.text == "Hello wörld"
     assert (facts.every_choice_finished, facts.terminal_seen, facts.error) == (True, True, None)
     assert inspector.closing() == b""
 
 
-def test_text_bytes_count_text_reasoning_refusal_and_arguments():
+def test_text_reasoning_refusal_and_arguments_are_kept_for_counting():
     inspector, _ = relayed(
         chunk({"content": "é"}),
         chunk({"reasoning_content": "ab"}),
@@ -141,7 +141,7 @@ def test_text_bytes_count_text_reasoning_refusal_and_arguments():
         calls(call(0, None, None, "1}")),
         chunk({"function_call": {"arguments": "{}"}}),
     )
-    assert inspector.facts.text_bytes == 2 + 2 + 2 + 2 + 5 + 2 + 2
+    assert inspector.facts.received.text == 'éabcdno{"a":1}{}'
 
 
 def test_every_choice_is_waited_for():
@@ -167,7 +167,7 @@ def test_several_choices_in_one_event():
     both["choices"].append({"index": 1, "delta": {"content": "b"}, "finish_reason": "stop"})
     inspector, out = relayed(both, asked=ask(n=2))
     assert inspector.facts.every_choice_finished
-    assert inspector.facts.text_bytes == 2
+    assert inspector.facts.received.text == "ab"
     assert out == frame(both)
 
 

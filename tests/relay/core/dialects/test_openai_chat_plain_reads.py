@@ -67,7 +67,7 @@ def test_plain_text_takes_the_short_way():
     for event in EventStreamParser().feed(HEAD):
         inspector.observe(event, 0)
     assert inspector.observe_plain(TEXT + CJK + TEXT) == (3, len(TEXT + CJK + TEXT))
-    assert inspector.facts.text_bytes == 1 + 5 + len("你好 \u2028".encode()) + 5
+    assert inspector.facts.received.text == "aHello你好 \u2028Hello"
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=list(OTHERS))
@@ -85,7 +85,7 @@ def test_a_read_without_effect_when_it_is_not_plain():
     for event in EventStreamParser().feed(HEAD):
         inspector.observe(event, 0)
     assert inspector.observe_plain(TEXT + OTHERS["finish"], in_full=True) == (0, 0)
-    assert inspector.facts.text_bytes == 1
+    assert inspector.facts.received.size == 1
     assert not inspector.facts.finish_reasons
 
 

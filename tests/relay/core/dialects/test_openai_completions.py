@@ -70,7 +70,7 @@ def test_usage_is_asked_for_and_kept_from_a_client_that_did_not():
     assert [kind for kind, _ in seen[-2:]] == [EventKind.CONTENT, EventKind.TERMINAL]
     assert inspector.facts.usage == TokenUsage(input=7, output=3)
     assert inspector.facts.finish_reasons == {0: "length"}
-    assert inspector.facts.text_bytes == 5
+    assert inspector.facts.received.size == 5
 
 
 def test_each_prompt_of_a_list_has_choices_of_its_own():

@@ -47,7 +47,7 @@ def test_a_text_passes_byte_for_byte():
     assert facts.finish_reasons == {0: "completed"}
     assert facts.model == "gpt-5-2025-08-07"
     assert facts.usage == TokenUsage(input=36, cached_input=12, output=87, reasoning=64)
-    assert facts.text_bytes == len("Hällo world".encode())
+    assert facts.received.text == "Hällo world"
     assert facts.received.text == "Hällo world"
     assert soft_errors(looking) == []
 
@@ -216,7 +216,7 @@ def test_odd_types_take_the_loose_path():
     looking, kinds, out = judged(frame, event("response.output_text.delta", output_index="0", delta="y"))
     assert kinds == [P, C]
     assert out.startswith(frame)
-    assert looking.facts.text_bytes == 1
+    assert looking.facts.received.size == 1
 
 
 def test_half_an_emoji_in_two_events():
@@ -235,7 +235,7 @@ class TestToolCalls:
         looking, _, _ = judged(*call_events(*pieces), event("response.completed", response=response(CALL)))
         assert looking.facts.tool_call_count == 1
         assert soft_errors(looking) == []
-        assert looking.facts.text_bytes == (len(CALL["arguments"]))
+        assert looking.facts.received.text == CALL["arguments"]
 
     @pytest.mark.parametrize(
         ("pieces", "done"),
@@ -341,14 +341,14 @@ def test_usage_oddities(usage, expected, soft):
 def test_a_stream_of_the_last_event_alone_is_an_answer():
     looking, kinds, _ = judged(COMPLETED)
     assert kinds == [C]
-    assert looking.facts.text_bytes == len("Hällo world".encode())
+    assert looking.facts.received.text == "Hällo world"
 
 
 def test_arguments_beyond_all_measure_go_unchecked_and_are_not_kept():
     piece = "x" * (1 << 20)
     looking, _, _ = judged(*call_events(*[piece] * 6, arguments="{}"))
     assert looking._items._chars == 0
-    assert looking.facts.text_bytes == 6 << 20
+    assert looking.facts.received.size == 6 << 20
 
 
 def test_nothing_of_the_prompt_or_the_answer_is_in_the_facts_that_are_recorded():
