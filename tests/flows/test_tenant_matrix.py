@@ -50,8 +50,24 @@ _PASSED_BODY = Route(
     "/v1/own/thing", without_the_model=404, other_group=404, other_tenant=200, body=b'{"model":"org/echo-0"}'
 )
 
+_ASKING = {
+    "input": "responses responses/compact responses/input_tokens embeddings moderations rerank "
+    "audio/speech audio/transcriptions audio/translations",
+    "prompt": "completions images/generations images/edits images/variations",
+}
+"""What is asked → the endpoints, all of which a model stands in the body of."""
+
+_ASKED = {
+    ("POST", f"/v1/{path}"): Route(
+        f"/v1/{path}", 404, 404, 200, body=b'{"model":"%s","%s":"hi"}' % (MODEL.encode(), name.encode())
+    )
+    for name, paths in _ASKING.items()
+    for path in paths.split()
+}
+
 TABLE = {
     ("POST", "/v1/chat/completions"): Route("/v1/chat/completions", 404, 404, 200, body=_CHAT),
+    **_ASKED,
     ("GET", "/v1/models"): Route("/v1/models", 200, 200, 200),
     ("GET", "/v1/models/{path:model_id}"): Route(f"/v1/models/{MODEL}", 404, 404, 200),
     ("GET", "/v1/requests/{request_id}"): Route("/v1/requests/{own}", 200, 404, 404),
