@@ -7,7 +7,8 @@ from django.db import connections
 
 from channels_admin.roles import Role, role_permissions_sync
 
-_RECORDS = frozenset({"view_relayrequest", "view_attempt", "view_usagerecord"})
+_REPORTS = frozenset({"view_usage_reports"})
+_RECORDS = _REPORTS | frozenset({"view_relayrequest", "view_attempt", "view_usagerecord"})
 _PRICES = ("price", "costprice", "groupmultiplier")
 _VIEW_PRICES = frozenset(f"view_{noun}" for noun in _PRICES)
 _SET_PRICES = frozenset(f"{action}_{noun}" for noun in _PRICES for action in ("add", "change"))
@@ -19,7 +20,7 @@ ROLE_PERMISSIONS: Mapping[Role, frozenset[str]] = {
     | _SET_PRICES
     | {"view_account", "view_ledgerentry"}
     | {"view_deadoutcome", "change_deadoutcome"},
-    Role.VIEWER: frozenset(),
+    Role.VIEWER: _REPORTS,
 }
 
 

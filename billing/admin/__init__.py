@@ -5,6 +5,7 @@ from billing.admin.cost_prices import CostPriceAdmin
 from billing.admin.dead_outcomes import DeadOutcomeAdmin
 from billing.admin.prices import GroupMultiplierAdmin, PriceAdmin
 from billing.admin.relay_requests import RelayRequestAdmin
+from billing.admin.usage_reports import UsageReportAdmin
 
 __all__ = [
     "AccountAdmin",
@@ -14,4 +15,5 @@ __all__ = [
     "LedgerEntryAdmin",
     "PriceAdmin",
     "RelayRequestAdmin",
+    "UsageReportAdmin",
 ]

@@ -103,7 +103,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name': 'usage by day',
-                'verbose_name_plural': 'usage by day',
+                'verbose_name_plural': 'usage reports',
                 'permissions': (('view_usage_reports', 'Can view usage reports'),),
             },
         ),

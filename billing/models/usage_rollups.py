@@ -64,7 +64,7 @@ class UsageDaily(UsageRollup):
 
     class Meta:
         verbose_name = _("usage by day")
-        verbose_name_plural = _("usage by day")
+        verbose_name_plural = _("usage reports")
         permissions = (("view_usage_reports", _("Can view usage reports")),)
         constraints = (
             models.UniqueConstraint(

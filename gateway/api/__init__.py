@@ -17,6 +17,7 @@ from gateway.api import (
     passthrough,
     requests,
     responses,
+    usage,
     vectors,
 )
 from gateway.api.auth import authenticate
@@ -50,4 +51,5 @@ api.add_router("", audio.router)
 api.add_router("", messages.router)
 api.add_router("", models.router)
 api.add_router("", requests.router)
+api.add_router("", usage.router)
 api.add_router("", passthrough.router)

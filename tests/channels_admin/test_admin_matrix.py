@@ -84,6 +84,7 @@ MATRIX = {
     "billing.account": Row(only(SUPER, BILLING)),
     "billing.ledgerentry": Row(only(SUPER, BILLING)),
     "billing.deadoutcome": Row(only(SUPER, OPERATOR, BILLING)),
+    "billing.usagedaily": Row(only(SUPER, OPERATOR, BILLING, VIEWER)),
     "billing.relayrequest": Row(only(SUPER, OPERATOR, BILLING)),
     "auth.user": Row(
         only(SUPER), only(SUPER), only(SUPER), only(SUPER), make=lambda: User.objects.create(username="other")
