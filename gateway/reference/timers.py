@@ -27,8 +27,8 @@ What the end reasons mean: [end-reasons.md](end-reasons.md). What a commit point
 [stream-runtime.md](stream-runtime.md)."""
 
 _UPSTREAM_NOTE = """\
-A limit of 0 switches the timer off, where its setting allows 0. What is passed through as it is (every
-path but `chat/completions`) has no event-idle timer and no total."""
+A limit of 0 switches the timer off, where its setting allows 0. Images, audio and
+what is passed through as it is have no event-idle timer and no total."""
 
 _PHASES = {
     Phase.REQUESTING: "Asking",

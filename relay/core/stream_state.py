@@ -139,7 +139,8 @@ TIMERS: dict[Phase, tuple[TimerRow, ...]] = {
     ),
     Phase.FINISHING: (_row("last_event_at", "usage_wait_s", EndReason.COMPLETED_WITHOUT_TERMINAL),),
     Phase.CLOSING: (_row("last_byte_at", "eof_wait_s", EndReason.COMPLETED),),
-    Phase.READING_WHOLE: (_WHOLE,),
+    # The second where a stream was asked for and JSON came instead: then there is no whole_s.
+    Phase.READING_WHOLE: (_WHOLE, _row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT)),
     Phase.READING_RAW: (_row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT),),
     Phase.ENDED: (),
 }

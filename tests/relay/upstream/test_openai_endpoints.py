@@ -159,6 +159,14 @@ class TestResponses:
         assert runtime.recorder.one.end_reason is reason
         assert client.refusal is not None
 
+    async def test_json_for_a_stream_that_stops_halfway_is_given_up(self, runtime):
+        client = runtime.ask(**responses())
+        (await runtime.sent()).headers(headers=JSON).send(b'{"error":{"mess')
+        await runtime.clock.advance(301)
+        await client.end()
+        assert runtime.recorder.one.end_reason is EndReason.IDLE_TIMEOUT
+        assert client.refusal.status == 504
+
     async def test_whole(self, runtime):
         body = orjson.dumps(response(MESSAGE))
         client = await answer(runtime, responses(stream=False), headers=JSON, data=body)
