@@ -16,10 +16,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from billing.admission.open_record import LeaseAsk
 from gateway import wiring
-from gateway.admission.asks import Candidate
-from gateway.admission.image_gate import ImageLimit
 from gateway.api import errors
 from gateway.front.request import ClientRequest, client_request
 from gateway.responses import RelayAnswer
@@ -40,7 +37,7 @@ from relay.core.path_families import (
 from relay.core.request import RelayRequest
 from relay.core.routes import RouteIndex
 from relay.core.selection import close_names, is_model_allowed, listed_models, order
-from relay.core.types import Caller, Channel
+from relay.core.types import Caller, Channel, UpstreamKey
 from relay.core.upstream_kinds import speaks
 
 
@@ -76,31 +73,15 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
 
 async def _admit(
     parts: "wiring.Wiring", asked: RelayRequest, candidates: Sequence[Channel]
-) -> Candidate | None:
-    """Takes the request's hold, places, rates and image slot. Raises Refusal 402, 429, 503.
+) -> tuple[Channel, UpstreamKey]:
+    """Takes what the request holds while it runs; the channel and key to begin with.
 
-    The channel and key to begin with.
+    Raises Refusal 402, 429, 503.
     """
-    config = parts.configuration.current
-    flags = config.channels.flag_values
     choices = parts.engine.first_choices(candidates)
     if not choices:
         raise _nothing_available()
-
-    async def admit(*leases: LeaseAsk) -> Candidate:
-        return await parts.admissions.admit(
-            asked,
-            choices,
-            config.prices,
-            allows_unpriced=bool(flags["ALLOW_UNPRICED_MODELS"]),
-            leases=leases,
-        )
-
-    limit = ImageLimit.of(flags) if asked.is_image else None
-    if limit is None:
-        return await admit()
-    slot = parts.image_gate.lease(limit, parts.open_requests.epoch)
-    return await parts.image_gate.pass_through(limit, lambda: admit(slot))
+    return await parts.admissions.admit(asked, choices, parts.configuration.current)
 
 
 def caller_of(request: HttpRequest) -> Caller:

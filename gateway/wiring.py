@@ -157,7 +157,7 @@ async def _build() -> Wiring:
         image_gate=image_gate,
         open_requests=open_requests,
         admissions=Admissions(
-            port, open_requests, load_account=lambda tenant: threads.run(account_state, tenant)
+            port, open_requests, image_gate, load_account=lambda tenant: threads.run(account_state, tenant)
         ),
         courier=courier,
         transport=transport,

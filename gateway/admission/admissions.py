@@ -1,8 +1,9 @@
 """Admission of one request: takes its hold, places and rates in one step of the store, or refuses it."""
 
 import datetime
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+import msgspec
 from django.utils import timezone
 
 from billing import metrics
@@ -13,17 +14,15 @@ from billing.admission.open_record import (
     Admission,
     AdmissionAsk,
     Admitted,
-    LeaseAsk,
     OpenRecord,
     RefusedBalance,
     RefusedLimit,
 )
 from billing.outcome_codec import open_record_encode
-from billing.selectors.prices import PriceSection
 from billing.terms import Terms, hold_nano, terms_of
 from gateway.admission import asks
 from gateway.admission.image_gate import NAME as IMAGE_LEASE
-from gateway.admission.image_gate import NoImageSlot
+from gateway.admission.image_gate import ImageGate, ImageLimit, NoImageSlot
 from gateway.admission.open_requests import REQUEST, OpenRequest, OpenRequests
 from gateway.admission.refusals import (
     balance_refusal,
@@ -31,7 +30,9 @@ from gateway.admission.refusals import (
     model_not_priced,
     store_unavailable,
 )
+from gateway.config import ConfigSnapshot
 from relay.core.errors import Refusal
+from relay.core.image_intent import is_image_request
 from relay.core.request import RelayRequest
 from relay.upstream.record import draft_outcome
 
@@ -42,32 +43,42 @@ class Admissions:
     """One per process. load_account: reads a tenant's balance from the database."""
 
     def __init__(
-        self, port: AdmissionPort, open_requests: OpenRequests, *, load_account: LoadAccount
+        self,
+        port: AdmissionPort,
+        open_requests: OpenRequests,
+        image_gate: ImageGate,
+        *,
+        load_account: LoadAccount,
     ) -> None:
         self._port = port
         self._open = open_requests
+        self._image_gate = image_gate
         self._load_account = load_account
 
     async def admit(
-        self,
-        request: RelayRequest,
-        choices: Sequence[asks.Candidate],
-        prices: PriceSection,
-        *,
-        allows_unpriced: bool,
-        leases: tuple[LeaseAsk, ...] = (),
+        self, request: RelayRequest, choices: Sequence[asks.Candidate], config: ConfigSnapshot
     ) -> asks.Candidate:
         """The channel and key to begin with: the first of `choices`, at least one, with room.
 
-        leases: places the request needs beside its tenant's, tested first. Raises Refusal 402, 429, 503, and
-        NoImageSlot.
+        Waits for an image slot where the flags say so. Raises Refusal 402, 429, 503.
         """
         now = timezone.now()
-        terms = terms_of(request, prices.book, now)
-        if terms.price is None and request.ask.model and not allows_unpriced:
+        terms = terms_of(request, config.prices.book, now)
+        flags = config.channels.flag_values
+        if terms.price is None and request.ask.model and not flags["ALLOW_UNPRICED_MODELS"]:
             raise _counted(model_not_priced(request.ask.model))
-        candidates = choices if asks.has_ceilings(choices) else ()
-        ask = _ask(request, terms, now, candidates, leases)
+        ask = _ask(request, terms, now, choices if asks.has_ceilings(choices) else ())
+        limit = _image_limit(request, flags)
+        if limit is None:
+            taken = await self._admit(ask, terms, request)
+        else:
+            slot = self._image_gate.lease(limit, self._open.epoch)
+            needs = msgspec.structs.replace(ask, leases=(slot, *ask.leases))
+            taken = await self._image_gate.pass_through(limit, lambda: self._admit(needs, terms, request))
+        return choices[max(taken, 0)]
+
+    async def _admit(self, ask: AdmissionAsk, terms: Terms, request: RelayRequest) -> int:
+        """The index of the candidate that was taken. Raises Refusal, and NoImageSlot."""
         admission = await self._take(ask)
         match admission:
             case RefusedLimit(name=name) if name.startswith(IMAGE_LEASE):
@@ -81,7 +92,7 @@ class Admissions:
             case Admitted():
                 pass
         self._open.open(_open_request(ask, terms, admission.candidate, is_stream=request.ask.stream))
-        return choices[max(admission.candidate, 0)]
+        return admission.candidate
 
     async def _take(self, ask: AdmissionAsk) -> Admission:
         """Once more where the store had not seen the account yet."""
@@ -95,19 +106,37 @@ class Admissions:
         return admission
 
 
+def _image_limit(request: RelayRequest, flags: Mapping[str, object]) -> ImageLimit | None:
+    limit = ImageLimit.of(flags)
+    if limit is None:
+        return None
+    draws = is_image_request(
+        request.method,
+        request.path,
+        model=request.ask.model,
+        fields=request.ask.fields,
+        model_patterns=_patterns(flags),
+    )
+    return limit if draws else None
+
+
+def _patterns(flags: Mapping[str, object]) -> tuple[str, ...]:
+    patterns = flags["IMAGE_MODEL_PATTERNS"]
+    return patterns if isinstance(patterns, tuple) else ()
+
+
 def _ask(
     request: RelayRequest,
     terms: Terms,
     now: datetime.datetime,
     candidates: Sequence[asks.Candidate],
-    leases: tuple[LeaseAsk, ...],
 ) -> AdmissionAsk:
     is_stream = request.ask.stream
     return AdmissionAsk(
         request_id=request.id,
         account_id=request.caller.tenant_id,
         hold_nano=hold_nano(request, terms),
-        leases=(*leases, *asks.caller_leases(request.caller, is_stream=is_stream)),
+        leases=asks.caller_leases(request.caller, is_stream=is_stream),
         rates=asks.rates(request),
         candidates=tuple(asks.candidate_leases(pair, is_stream=is_stream) for pair in candidates),
         record=open_record_encode(

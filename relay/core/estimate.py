@@ -27,7 +27,8 @@ BYTES_PER_TOKEN = 3
 
 _BINARY_MEMBERS = frozenset({"data", "url", "file_data", "image_url", "fileUri", "file_uri", "b64_json"})
 _SILENT_MEMBERS = frozenset(
-    {"role", "type", "id", "call_id", "tool_call_id", "tool_use_id", "model", "detail"}
+    {"role", "type", "id", "call_id", "tool_call_id", "tool_use_id", "model", "detail", "status"}
+    | {"finish_reason", "stop_reason", "stop_sequence", "finishReason", "signature", "encrypted_content"}
 )
 _MEDIA_TYPES = frozenset(
     {"image", "image_url", "input_image", "input_file", "input_audio", "file", "document", "audio"}
@@ -36,6 +37,7 @@ _PROMPT_MEMBERS = (
     "messages", "input", "prompt", "system", "instructions", "contents", "systemInstruction",
     "system_instruction", "tools", "functions", "response_format", "text", "suffix", "query", "documents",
 )  # fmt: skip
+_ANSWER_MEMBERS = ("choices", "content", "output", "candidates")
 
 Count = Callable[[str], int]
 
@@ -109,6 +111,18 @@ def prompt_text(body: bytes) -> PromptText:
     return PromptText("\n".join(texts), media)
 
 
+def answer_text(body: bytes) -> str:
+    """What a whole answer says, for one that came without usage. Never raises."""
+    try:
+        value = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(value, dict):
+        return ""
+    found = [value[name] for name in _ANSWER_MEMBERS if name in value]
+    return "\n".join(part for part in _parts(found) if part)
+
+
 def input_bound(body_size: int) -> int:
     """At most so many tokens, all but surely, of a prompt of so many bytes of JSON."""
     return body_size // BYTES_PER_TOKEN
@@ -169,5 +183,5 @@ def _is_binary(member: object) -> bool:
 
 __all__ = [
     "BYTES_PER_TOKEN", "MEDIA_TOKENS", "METHOD", "NO_EVIDENCE", "RECEIVED_TEXT_MAX", "Count", "Evidence",
-    "PromptText", "ReceivedText", "filled", "input_bound", "prompt_text",
+    "PromptText", "ReceivedText", "answer_text", "filled", "input_bound", "prompt_text",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.core.end_reasons import SUCCESSFUL, EndReason
-from relay.core.estimate import Evidence
+from relay.core.estimate import Evidence, answer_text
 from relay.core.limits_asked import output_limit
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.request import RelayRequest
@@ -98,15 +98,22 @@ def draft_outcome(request: RelayRequest, started_wall: float) -> RequestOutcome:
     )
 
 
-def evidence_of(request: RelayRequest, attempt: Attempt | None) -> Evidence:
-    """What the usage of a request can be estimated from, should its upstream not report any."""
+def evidence_of(request: RelayRequest, attempt: Attempt | None, whole: bytes | None) -> Evidence:
+    """What the usage of a request can be estimated from, should its upstream not report any.
+
+    whole: the body of a whole answer.
+    """
     if attempt is None:
         return Evidence(prompt=request.body)
     received = attempt.facts.received
+    text, size = received.text, received.size
+    if not size and whole and not (attempt.usage and attempt.usage.is_complete):
+        text = answer_text(whole)
+        size = len(text)
     return Evidence(
         prompt=request.body,
-        received=received.text,
-        received_size=received.size,
+        received=text,
+        received_size=size,
         output_limit=output_limit(request.ask.fields),
     )
 

@@ -6,30 +6,27 @@ and is never set without ending what it ends.
 """
 
 import asyncio
-import datetime
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from relay.core.end_reasons import CLIENT_SIDE, SUCCESSFUL, EndReason
-from relay.core.errors import AttemptFailed, Refusal, described
+from relay.core.errors import Refusal, described
 from relay.core.estimate import Evidence
 from relay.core.failover import Candidate
 from relay.core.outcomes import RequestOutcome
 from relay.core.refusals import refusal_for_stop
 from relay.core.request import RelayRequest
-from relay.core.retry import final_refusal
 from relay.core.stream_state import DRAIN_BYTES, DRAIN_S, USAGE_WAIT_S
 from relay.core.types import Channel, DisconnectPolicy, UpstreamKey
 from relay.upstream.aio_tasks import spawn
 from relay.upstream.answer import Answer, Head, stream_head
 from relay.upstream.attempt import Attempt
-from relay.upstream.choices import Choice, Choices
-from relay.upstream.one_try import Try
 from relay.upstream.plan import Mode, early_commit_s
 from relay.upstream.ports import Timer
 from relay.upstream.pump import Pump
 from relay.upstream.record import RequestEnd, Tried, evidence_of, request_outcome
+from relay.upstream.series import Series
 from relay.upstream.transports.contract import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -42,10 +39,9 @@ CLIENT_LEFT_STATUS = 499
 
 class RunningRequest:
     __slots__ = (
-        "_answer", "_candidates", "_choices", "_client_consumed", "_client_done",
-        "_client_has_left", "_early_commit", "_end_reason", "_engine", "_is_cut", "_is_draining",
-        "_is_over", "_is_reported", "_started_wall", "_status", "_stop_reason", "_tried", "_try",
-        "on_write_timeout", "request", "task",
+        "_answer", "_candidates", "_client_consumed", "_client_done", "_client_has_left",
+        "_early_commit", "_end_reason", "_engine", "_is_cut", "_is_draining", "_is_over",
+        "_is_reported", "_series", "_started_wall", "_status", "on_write_timeout", "request", "task",
     )  # fmt: skip
 
     def __init__(
@@ -61,13 +57,9 @@ class RunningRequest:
         """Set by the response: cuts the connection of a client that does not read."""
         self._engine = engine
         self._candidates = candidates
-        self._choices = Choices(engine, request, candidates, first)
         self._answer = Answer(Pump(engine.clock, self._on_write_timeout))
+        self._series = Series(engine, request, self._answer, candidates, first)
         self._started_wall = engine.clock.wall()
-        self._tried: list[Tried] = []
-        self._try: Try | None = None
-        """The one that runs."""
-        self._stop_reason: EndReason | None = None
         self._end_reason: EndReason | None = None
         self._status = CLIENT_LEFT_STATUS
         self._early_commit: Timer | None = None
@@ -88,12 +80,12 @@ class RunningRequest:
     @property
     def attempts(self) -> int:
         """How many attempts were begun."""
-        return len(self._tried) + (self._try is not None)
+        return self._series.begun
 
     @property
     def fallback_model(self) -> str:
         """The model that answers in the stead of the one asked for; "" while none does."""
-        attempt = self._current_attempt
+        attempt = self._series.attempt
         if attempt is None or not attempt.is_committed or attempt.plan.model == self.request.ask.model:
             return ""
         return attempt.plan.model
@@ -122,14 +114,11 @@ class RunningRequest:
         if reason in CLIENT_SIDE:
             self._client_has_left = True
             self._answer.pump.discard()
-        if self._end_reason is not None or self._stop_reason is not None:
+        if self._end_reason is not None or self._series.stopped_by is not None:
             return
         if reason in CLIENT_SIDE and self._reads_on(reason):
             return
-        self._stop_reason = reason
-        self._choices.wake()
-        if self._try is not None:
-            self._try.stop(reason)
+        self._series.stop(reason)
 
     def client_done(self, *, consumed: bool) -> None:
         """The client's side is over: everything was written (consumed), or the client is gone."""
@@ -151,7 +140,10 @@ class RunningRequest:
 
     async def _run(self) -> None:
         try:
-            await self._try_candidates()
+            self._conclude(*await self._series.run())
+        except asyncio.CancelledError:
+            self._conclude(EndReason.GATEWAY_SHUTDOWN)  # the loop is going down between two attempts
+            raise
         except Exception as error:  # noqa: BLE001  a bug of ours must still end, tell and record the request
             logger.error("relay request failed in the gateway: %s", described(error))  # noqa: TRY400  no message
             self._conclude(EndReason.GATEWAY_ERROR)
@@ -163,50 +155,6 @@ class RunningRequest:
             self._answer.pump.finish()
             self._is_over = True
             self._report_if_over()
-
-    async def _try_candidates(self) -> None:
-        failures: list[AttemptFailed] = []
-        while choice := await self._next_choice(failures[-1] if failures else None):
-            end = await self._run_one(choice)
-            if isinstance(end, EndReason):
-                self._conclude(end)
-                return
-            failures.append(end)
-            if self._tried[-1].attempt.is_committed:
-                end.message = end.message or "The upstream's answer broke off."
-                break
-        if self._stop_reason is not None:
-            self._conclude(self._stop_reason)
-            return
-        now = datetime.datetime.fromtimestamp(self._engine.clock.wall(), datetime.UTC)
-        reason = failures[-1].reason if failures else EndReason.GATEWAY_ERROR
-        self._conclude(reason, final_refusal(failures, now=now))
-
-    async def _next_choice(self, failure: AttemptFailed | None) -> Choice | None:
-        choices = self._choices
-        choice = None
-        if failure is None or self._stop_reason is None:
-            choice = await choices.next(failure, len(self._tried) + 1)
-        if choice is not None and self._stop_reason is not None:
-            choices.give_back(choice)
-            choice = None
-        if self._tried:
-            self._tried[-1].what_next = choices.what_next if self._stop_reason is None else "stopped"
-        return choice
-
-    async def _run_one(self, choice: Choice) -> EndReason | AttemptFailed:
-        try:
-            current = Try(self._engine, self.request, self._answer, choice, len(self._tried) + 1)
-            self._try = current
-            end = await current.run()
-        finally:
-            self._try = None
-            self._choices.give_back(choice)
-        if isinstance(end, AttemptFailed):
-            self._tried.append(Tried(current.attempt, end.reason, end.error_class))
-        else:
-            self._tried.append(Tried(current.attempt, end))
-        return end
 
     # The end.
 
@@ -240,9 +188,10 @@ class RunningRequest:
         self._engine.recorder.report(self._request_outcome(), self._evidence())
 
     def _request_outcome(self) -> RequestOutcome:
-        if self._end_reason is EndReason.CLIENT_DISCONNECTED and self._tried:
+        tried = self._series.tried
+        if self._end_reason is EndReason.CLIENT_DISCONNECTED and tried:
             # However the upstream ended: it was read on for the usage only, or for nobody.
-            self._tried[-1].end_reason = EndReason.CLIENT_DISCONNECTED
+            tried[-1].end_reason = EndReason.CLIENT_DISCONNECTED
         end = RequestEnd(
             end_reason=self._end_reason or EndReason.GATEWAY_ERROR,
             head=self._answer.head.result() if self._answer.is_begun else None,
@@ -252,22 +201,24 @@ class RunningRequest:
             client_consumed=self._client_consumed,
         )
         try:
-            return request_outcome(self.request, self._tried, end, self._answer.pump)
+            return request_outcome(self.request, tried, end, self._answer.pump)
         except Exception as error:  # noqa: BLE001  a request without its attempts is better than none
             logger.error("a record could not be made whole: %s", described(error))  # noqa: TRY400  no message
             return request_outcome(self.request, (), end, self._answer.pump)
 
     def _evidence(self) -> Evidence:
         """Of the attempt that answered, or was tried last."""
-        return evidence_of(self.request, self._current_attempt)
+        whole = self._answer.head.result().body if self._answer.is_begun else None
+        return evidence_of(self.request, self._series.attempt, whole)
 
     # While it runs.
 
     @property
     def progress(self) -> tuple[int, int, int]:
         """Changes when there is more to book: attempts begun, attempts ended, bytes of the running one."""
-        received = 0 if self._try is None else self._try.attempt.bytes_in
-        return self.attempts, len(self._tried), received
+        series = self._series
+        received = 0 if series.running is None else series.running.attempt.bytes_in
+        return series.begun, len(series.tried), received
 
     def draft(self) -> RequestOutcome:
         """The request as it stands, ending `abandoned`: what is booked should this process die now."""
@@ -279,13 +230,14 @@ class RunningRequest:
             ended_at=self._engine.clock.now(),
             client_consumed=False,
         )
-        running = [] if self._try is None else [Tried(self._try.attempt, EndReason.ABANDONED)]
-        return request_outcome(self.request, [*self._tried, *running], end, self._answer.pump)
+        series = self._series
+        running = [] if series.running is None else [Tried(series.running.attempt, EndReason.ABANDONED)]
+        return request_outcome(self.request, [*series.tried, *running], end, self._answer.pump)
 
     @property
     def received_size(self) -> int:
         """Characters of text that the running attempt, or the last one, has received."""
-        attempt = self._current_attempt
+        attempt = self._series.attempt
         return 0 if attempt is None else attempt.facts.received.size
 
     # Interruptions.
@@ -295,19 +247,14 @@ class RunningRequest:
         self.on_write_timeout()
 
     @property
-    def _current_attempt(self) -> Attempt | None:
-        """The one that runs, else the last one."""
-        if self._try is not None:
-            return self._try.attempt
-        return self._tried[-1].attempt if self._tried else None
-
-    @property
     def _is_detached(self) -> bool:
-        return self._try is not None and self._try.attempt.is_detached
+        running = self._series.running
+        return running is not None and running.attempt.is_detached
 
     def _reads_on(self, reason: EndReason) -> bool:
         """Whether the upstream is read to its end although the client has left."""
-        attempt = None if self._try is None else self._try.attempt
+        running = self._series.running
+        attempt = None if running is None else running.attempt
         if attempt is None or not attempt.is_open or not attempt.is_committed:
             return False
         if attempt.facts.terminal_seen:

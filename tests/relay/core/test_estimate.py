@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.core.estimate import MEDIA_TOKENS, RECEIVED_TEXT_MAX, Evidence, filled, prompt_text
+from relay.core.estimate import (
+    MEDIA_TOKENS,
+    RECEIVED_TEXT_MAX,
+    Evidence,
+    answer_text,
+    filled,
+    prompt_text,
+)
 from relay.core.usage import TokenUsage
 
 BASE64 = "iVBORw0KGgoAAAANSUhEUg" * 2000
@@ -89,3 +96,28 @@ def _encodes(value: object) -> bool:
     except (orjson.JSONEncodeError, TypeError):
         return False
     return True
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": [{"message": {"role": "assistant", "content": "one two"}, "finish_reason": "stop"}]},
+        {"content": [{"type": "text", "text": "one two"}], "stop_reason": "end_turn"},
+        {
+            "output": [
+                {
+                    "type": "message",
+                    "status": "completed",
+                    "content": [{"type": "output_text", "text": "one two"}],
+                }
+            ]
+        },
+        {"candidates": [{"content": {"parts": [{"text": "one two"}]}, "finishReason": "STOP"}]},
+    ],
+)
+def test_a_whole_answer_s_text_is_found_in_every_dialect(body: dict[str, object]) -> None:
+    assert answer_text(orjson.dumps({"id": "x", "model": "m", **body})) == "one two"
+
+
+def test_what_is_no_answer_has_no_text() -> None:
+    assert answer_text(b"<html>") == answer_text(b"[1]") == answer_text(b"") == ""
