@@ -10,23 +10,18 @@ class Changes:
     """Nothing is noted while no mirror runs."""
 
     def __init__(self) -> None:
-        self.is_wanted = False
+        self._is_wanted = False
         self._changed: dict[str, None] = {}
         self._written: set[str] = set()
 
     def note(self, request_id: str) -> None:
-        if self.is_wanted:
+        if self._is_wanted:
             self._changed[request_id] = None
 
     def begin(self, written: Collection[str]) -> None:
         """A mirror runs from now on. written: ids it has already."""
-        self.is_wanted = True
+        self._is_wanted = True
         self._written.update(written)
-
-    def end(self) -> None:
-        self.is_wanted = False
-        self._changed.clear()
-        self._written.clear()
 
     def is_written(self, request_id: str) -> bool:
         """Whether the mirror has the record as it is now."""

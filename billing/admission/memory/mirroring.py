@@ -7,7 +7,7 @@ from billing.admission.mirrored import MirrorBatch, MirroredRecord
 
 
 class MirrorSource:
-    """`begin` before the first request, then `take` and `confirm` or `put_back` in turns, and `end`."""
+    """`begin` before the first request, then `take` and `confirm` or `put_back` in turns."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -33,8 +33,3 @@ class MirrorSource:
     def put_back(self, batch: MirrorBatch) -> None:
         with self._core.lock:
             self._core.book.changes.put_back(batch)
-
-    def end(self) -> None:
-        """Changes are noted no more."""
-        with self._core.lock:
-            self._core.book.changes.end()
