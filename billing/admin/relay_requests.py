@@ -6,13 +6,14 @@ from uuid import UUID
 from django.contrib import admin
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import StackedInline
 from unfold.decorators import display
 
 from billing.admin.base import RecordAdmin
 from billing.admin.filters import EndReasonFilter, FailedFilter
+from billing.admin.request_charge import charge_context
 from billing.core.money import usd_text
 from billing.models import Attempt, RelayRequest
 from billing.services.outcome_rows import usage_parts
@@ -38,6 +39,7 @@ class AttemptInline(StackedInline):
         ("started_at", "connect_ms", "header_ms", "first_byte_ms", "first_event_ms", "duration_ms"),
         ("last_event_at", "events", "bytes", "keepalives", "finish_reasons"),
         ("soft_error_count", "soft_errors", "usage"),
+        ("shown_operator_cost", "possible_duplicate_charge", "is_hedge"),
         ("stream_asked", "stream_sent", "committed", "terminal_seen"),
         (
             "upstream_connected",
@@ -48,6 +50,10 @@ class AttemptInline(StackedInline):
         ),
     )
     readonly_fields = tuple(name for row in fields for name in row)
+
+    @display(description=_("operator cost (USD)"))
+    def shown_operator_cost(self, attempt: Attempt) -> str:
+        return "–" if attempt.operator_cost_nano is None else usd_text(attempt.operator_cost_nano)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  Django's signature
         return False
@@ -95,15 +101,29 @@ class RelayRequestAdmin(RecordAdmin):
                     ("end_reason", "status", "state"),
                     ("started_at", "first_event_ms", "duration_ms", "response_bytes"),
                     ("shown_usage", "shown_cost", "estimated", "recorded_at"),
+                    ("shown_operator_cost", "possible_duplicates"),
                 )
             },
         ),
     )
-    readonly_fields = ("shown_usage", "shown_cost")
+    readonly_fields = ("shown_usage", "shown_cost", "shown_operator_cost")
+    change_form_outer_after_template = "billing/request_charge.html"
+
+    class Media:
+        css = {"all": ("channels_admin/console.css",)}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RelayRequest]:
         rows: QuerySet[RelayRequest] = super().get_queryset(request)
         return rows.select_related("tenant", "api_key", "usage")
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        row = kwargs.get("obj")
+        if row is not None:
+            context |= charge_context(row, request)
+        response: HttpResponse = super().render_change_form(request, context, *args, **kwargs)
+        return response
 
     def get_search_results(
         self,
@@ -127,6 +147,10 @@ class RelayRequestAdmin(RecordAdmin):
     @display(description=_("cost (USD)"))
     def shown_cost(self, row: RelayRequest) -> str:
         return "–" if row.cost_nano is None else usd_text(row.cost_nano)
+
+    @display(description=_("operator cost (USD)"))
+    def shown_operator_cost(self, row: RelayRequest) -> str:
+        return "–" if row.operator_cost_nano is None else usd_text(row.operator_cost_nano)
 
     @display(description=_("usage (tokens)"))
     def shown_usage(self, row: RelayRequest) -> str:
