@@ -19,6 +19,9 @@ from billing.admission.open_record import AccountState, Admission, AdmissionAsk,
 CLAIM_SECONDS = 30
 """How long a claimed record stays hidden from other workers."""
 
+ADMISSION_HOLDER = "*"
+"""Holder of the leases that an admission asked for in any case; its candidate's have the holder "". """
+
 HEARTBEAT_INTERVAL_S = 5
 EPOCH_EXPIRES_S = 30
 GRACE_S = 60
@@ -61,8 +64,8 @@ class Checkpoint:
 class OpenRestore:
     """A running record as its process knows it, for a store that forgot it.
 
-    leases: names of those asked for in any case. attempt_leases: (holder, name) of the candidate's, holder
-    "", and of those that `lease` took.
+    leases: names of those asked for in any case, held by `ADMISSION_HOLDER`. attempt_leases: (holder, name)
+    of the candidate's, holder "", and of those that `lease` took.
     """
 
     checkpoint: Checkpoint
@@ -120,7 +123,9 @@ class AdmissionPort(Protocol):
         """
 
     def release_leases(self, request_id: str, holder: str) -> None:
-        """Gives back what `lease` or, for holder "", the admission's candidate took. Queued, never waits."""
+        """Gives back what `lease` or, for holder "", the admission's candidate took; for `ADMISSION_HOLDER`
+        what the admission asked for in any case. Queued, never waits.
+        """
 
     def withdraw(self, request_id: str) -> None:
         """The request never ran: its record, hold and leases go. Queued, never waits; sent again until the
@@ -207,6 +212,10 @@ class OpenRecords(Protocol):
         """Settled records, oldest first: to find those whose row is final already."""
 
     def beat(self) -> None:
-        """A worker or beat was here: somebody's heartbeat reached the store."""
+        """A worker or beat was here: somebody's heartbeat reached the store.
+
+        Wanted more often than every `SILENCE_S`: when the only gateway dies, a longer silence looks like
+        a store that could not be reached, and nothing is abandoned.
+        """
 
     def counts(self) -> SettledCounts: ...

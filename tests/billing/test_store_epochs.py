@@ -217,6 +217,18 @@ async def test_requests_of_a_dead_epoch_do_not_bring_it_back(dead):
     assert (await dead.port.beat(EPOCH)).was_lost
 
 
+async def test_thousands_are_written_again_in_steps_that_do_not_time_out(lane):
+    await lane.port.beat(EPOCH)
+    names = [f"r{number:04}" for number in range(3000)]
+    await lane.port.restore(EPOCH, [restore(name, 7, 2, leases=["t"]) for name in names])
+    assert lane.records.holders("t") == names
+    assert await lane.port.checkpoint(EPOCH, [checkpoint(name, 7, 3) for name in names]) == frozenset()
+    assert lane.records.open_amounts() == {7: 9000}
+    await lane.port.settle([settled(name, 7, 1) for name in names])
+    assert lane.records.open_amounts() == {7: 3000}
+    assert len(lane.records.settled_ids(5000)) == 3000
+
+
 async def test_a_store_that_forgot_everything_is_told_again(redis_lane):
     lane = redis_lane
     first = await lane.port.beat(EPOCH)

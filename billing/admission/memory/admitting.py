@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from billing.admission.memory.book import Book
 from billing.admission.memory.rates import Rates
-from billing.admission.memory.record import ADMISSION_HOLDER, Record
+from billing.admission.memory.record import Record
 from billing.admission.open_record import (
     AccountUnknown,
     Admission,
@@ -15,6 +15,7 @@ from billing.admission.open_record import (
     RefusedBalance,
     RefusedLimit,
 )
+from billing.admission.store import ADMISSION_HOLDER
 
 _LEASE_RETRY_S = 1
 _NO_CANDIDATE = RefusedLimit("", 0, _LEASE_RETRY_S)

@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass, field
 
-ADMISSION_HOLDER = "*"
-"""Holder of what the admission asked for in any case; its candidate's leases have the holder "". """
-
 
 @dataclass(slots=True)
 class Record:

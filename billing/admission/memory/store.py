@@ -11,10 +11,17 @@ from billing.admission.memory.admitting import admit, candidate_lease, hold_rais
 from billing.admission.memory.book import Book
 from billing.admission.memory.core import Core
 from billing.admission.memory.mirroring import MirrorSource
-from billing.admission.memory.record import ADMISSION_HOLDER, Record
+from billing.admission.memory.record import Record
 from billing.admission.memory.workers import MemoryOpenRecords, MemoryWork, settled_record
 from billing.admission.open_record import AccountState, Admission, AdmissionAsk, LeaseAsk, RefusedLimit
-from billing.admission.store import Beat, Checkpoint, OpenRestore, RecordState, SettledRecord
+from billing.admission.store import (
+    ADMISSION_HOLDER,
+    Beat,
+    Checkpoint,
+    OpenRestore,
+    RecordState,
+    SettledRecord,
+)
 
 
 class MemoryStore(MemoryWork):

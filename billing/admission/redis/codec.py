@@ -15,10 +15,15 @@ from billing.admission.open_record import (
     RefusedLimit,
 )
 from billing.admission.redis.connection import Argument
-from billing.admission.store import OpenRestore, OpenState, RecordState, StoreUnavailable
-
-ADMISSION_HOLDER = "*"
-"""Holder of what the admission asked for in any case; its candidate's leases have the holder "". """
+from billing.admission.store import (
+    ADMISSION_HOLDER,
+    Checkpoint,
+    OpenRestore,
+    OpenState,
+    RecordState,
+    SettledRecord,
+    StoreUnavailable,
+)
 
 NO_CANDIDATE = RefusedLimit("", 0, 1)
 
@@ -76,6 +81,19 @@ def admit_arguments(epoch: str, ticket: str, ask: AdmissionAsk) -> tuple[bytes, 
     """Packed (epoch, ticket, id, account, hold, ceilings), and the record, which need not be unpacked."""
     account, ceilings = str(ask.account_id), (ask.leases, ask.rates, ask.candidates)
     return pack((epoch, ticket, ask.request_id, account, ask.hold_nano, *ceilings)), ask.record
+
+
+def checkpoint_arguments(checkpoints: Iterable[Checkpoint]) -> list[Argument]:
+    """id, hold, record, ..."""
+    return [part for one in checkpoints for part in (one.request_id, one.hold_nano, one.record)]
+
+
+def settled_arguments(records: Iterable[SettledRecord]) -> list[Argument]:
+    """id, account, amount, payload, ..."""
+    arguments: list[Argument] = []
+    for record in records:
+        arguments += (record.request_id, record.account_id, record.amount_nano, record.payload)
+    return arguments
 
 
 def restore_arguments(records: Iterable[OpenRestore]) -> list[Argument]:

@@ -2,7 +2,8 @@
 
 import itertools
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -13,11 +14,13 @@ from billing.admission.redis.codec import (
     account_arguments,
     admission_decode,
     admit_arguments,
+    checkpoint_arguments,
     pack,
     record_state,
     restore_arguments,
+    settled_arguments,
 )
-from billing.admission.redis.connection import Argument, Connection
+from billing.admission.redis.connection import Connection
 from billing.admission.redis.store_task import NotSent, StoreTask
 from billing.admission.store import (
     Beat,
@@ -27,8 +30,11 @@ from billing.admission.store import (
     SettledRecord,
 )
 
+T = TypeVar("T")
+
+_PART = 500
 _beat_decoder = msgspec.msgpack.Decoder(tuple[str, bool])
-_ids_decoder = msgspec.msgpack.Decoder(frozenset[str])
+_ids_decoder = msgspec.msgpack.Decoder(set[str])
 
 
 class RedisAdmissionPort:
@@ -73,35 +79,31 @@ class RedisAdmissionPort:
         self._task.post(scripts.WITHDRAW, self._prefix, request_id, "")
 
     async def checkpoint(self, epoch: str, checkpoints: Sequence[Checkpoint]) -> frozenset[str]:
-        if not checkpoints:
-            return frozenset()
-        arguments: list[Argument] = []
-        for one in checkpoints:
-            arguments += (one.request_id, one.hold_nano, one.record)
-        return _ids_decoder.decode(await self._task.call(scripts.CHECKPOINT, self._prefix, epoch, *arguments))
+        refused: set[str] = set()
+        for part in _parts(checkpoints):
+            arguments = checkpoint_arguments(part)
+            reply = await self._task.call(scripts.CHECKPOINT, self._prefix, epoch, *arguments)
+            refused |= _ids_decoder.decode(reply)
+        return frozenset(refused)
 
     async def settle(self, records: Sequence[SettledRecord]) -> None:
-        if not records:
-            return
-        arguments: list[Argument] = []
-        for record in records:
-            arguments += (record.request_id, record.account_id, record.amount_nano, record.payload)
-        await self._task.call(scripts.SETTLE, self._prefix, *arguments)
+        for part in _parts(records):
+            await self._task.call(scripts.SETTLE, self._prefix, *settled_arguments(part))
 
     async def beat(self, epoch: str) -> Beat:
         reply = await self._task.call(scripts.BEAT, self._prefix, epoch, secrets.token_hex(8))
         return Beat(*_beat_decoder.decode(reply))
 
     async def restore(self, epoch: str, records: Sequence[OpenRestore]) -> None:
-        if records:
-            await self._task.call(scripts.RESTORE, self._prefix, epoch, *restore_arguments(records))
+        for part in _parts(records):
+            await self._task.call(scripts.RESTORE, self._prefix, epoch, *restore_arguments(part))
 
     async def leave(self, epoch: str) -> None:
         await self._task.call(scripts.LEAVE, self._prefix, epoch)
 
     async def accounts_put(self, accounts: Sequence[AccountState]) -> None:
-        if accounts:
-            await self._task.call(scripts.ACCOUNTS_PUT, self._prefix, *account_arguments(accounts))
+        for part in _parts(accounts):
+            await self._task.call(scripts.ACCOUNTS_PUT, self._prefix, *account_arguments(part))
 
     async def correct_rates(self, amounts: Mapping[str, int]) -> None:
         arguments = [part for item in amounts.items() for part in item]
@@ -116,3 +118,9 @@ class RedisAdmissionPort:
 
     async def aclose(self) -> None:
         await self._task.aclose()
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """No step may take the store long: others wait for it meanwhile."""
+    for start in range(0, len(items), _PART):
+        yield items[start : start + _PART]

@@ -42,9 +42,9 @@ class _Call:
     arguments: tuple[Argument, ...]
     future: asyncio.Future[Any] | None = None
 
-    def fail(self, error: StoreUnavailable) -> None:
+    def fail(self, kind: type[StoreUnavailable], text: str) -> None:
         if self.future is not None and not self.future.done():
-            self.future.set_exception(error)
+            self.future.set_exception(kind(text))
 
 
 class StoreTask:
@@ -125,7 +125,7 @@ class StoreTask:
         self._later.clear()
         if left:
             _logger.error("admission port closed with %d calls that the store did not take", len(left))
-        _fail(left, NotSent("closed"))
+        _fail(left, NotSent, "closed")
 
     async def _run(self) -> None:
         exchange = self._connect()
@@ -173,10 +173,10 @@ class StoreTask:
         try:
             replies = await exchange.exchange([(call.script, call.arguments) for call in batch])
         except asyncio.CancelledError:
-            self._return(batch, StoreUnavailable("closed"))
+            self._return(batch, "closed")
             raise
         except Exception as error:  # noqa: BLE001  a task that died of a surprise would end every admission
-            self._return(batch, StoreUnavailable(type(error).__name__))
+            self._return(batch, type(error).__name__)
             self._note_failure(error)
             return
         self._note_replies(replies)
@@ -185,17 +185,17 @@ class StoreTask:
 
     def _answer(self, call: _Call, reply: Any) -> None:
         if isinstance(reply, RedisError):
-            call.fail(StoreUnavailable(type(reply).__name__))
+            call.fail(StoreUnavailable, type(reply).__name__)
             if call.future is None:
                 self._later.append(call)
                 self._later_at = self._clock() + RETRY_S
         elif call.future is not None and not call.future.done():
             call.future.set_result(reply)
 
-    def _return(self, batch: Sequence[_Call], error: StoreUnavailable) -> None:
+    def _return(self, batch: Sequence[_Call], reason: str) -> None:
         """What nobody waits for goes first in the next batch."""
         self._queue.extendleft(reversed([call for call in batch if call.future is None]))
-        _fail(batch, error)
+        _fail(batch, StoreUnavailable, reason)
 
     def _note_replies(self, replies: Sequence[Any]) -> None:
         errors = [reply for reply in replies if isinstance(reply, RedisError)]
@@ -218,9 +218,9 @@ class StoreTask:
             )
         waiting = [call for call in self._queue if call.future is not None]
         self._queue = deque(call for call in self._queue if call.future is None)
-        _fail(waiting, NotSent("away"))
+        _fail(waiting, NotSent, "away")
 
 
-def _fail(calls: Sequence[_Call], error: StoreUnavailable) -> None:
+def _fail(calls: Sequence[_Call], kind: type[StoreUnavailable], text: str) -> None:
     for call in calls:
-        call.fail(error)
+        call.fail(kind, text)
