@@ -1,6 +1,5 @@
 """Which failures start another attempt, in which order, and what the client is told when all have failed."""
 
-import random
 from dataclasses import replace
 
 import httpx
@@ -10,7 +9,7 @@ import pytest
 from relay.core.end_reasons import EndReason
 from relay.core.errors import SecretUnavailable
 from relay.core.types import RelayFlags, UpstreamKey
-from tests.fakes.runtime import DONE, ERROR, HELLO, NO_REPEATS, ROLE, STOP, WHOLE, a_channel, settle
+from tests.fakes.runtime import DONE, ERROR, HELLO, NO_REPEATS, ROLE, STOP, WHOLE, a_channel
 
 JSON = {"content-type": "application/json"}
 TWO = (a_channel(number=1), a_channel(number=2))
@@ -217,58 +216,6 @@ async def test_each_attempt_carries_its_decision(runtime):
     assert first.decision.startswith("first choice")
     assert "next channel" in first.decision
     assert "not retried" in second.decision
-
-
-@pytest.mark.parametrize("seed", range(150))
-async def test_any_sequence_of_faults_ends_each_attempt_once_and_mixes_no_answers(runtime, seed):
-    chance = random.Random(seed)
-    channels = [a_channel(number=number) for number in range(1, 4)]
-    client = runtime.ask(*channels, stream=chance.random() < 0.7)
-    for number in range(3):
-        await settle()
-        if len(runtime.transport.exchanges) <= number:
-            break
-        await _random_fault(runtime, number, chance)
-        if chance.random() < 0.15:
-            await client.leave()
-            break
-    await runtime.clock.advance(20_000)
-    if not client.task.cancelled():
-        await client.end()
-    outcome = runtime.recorder.one
-    assert sum(attempt.committed for attempt in outcome.attempts) <= 1
-    markers = {n for n in range(3) if f"from-{n}-".encode() in client.received}
-    assert len(markers) <= 1, "bytes of two attempts in one answer"
-
-
-async def _random_fault(runtime, number: int, chance: random.Random) -> None:
-    exchange = await runtime.sent(number)
-    if exchange.answered.done():  # its time ran out while the one before it was played
-        return
-    mine = b'data: {"choices":[{"index":0,"delta":{"content":"from-%d-"}}]}\n\n' % number
-    kind = chance.choice(["refuse", "status", "silent", "stream", "stream", "whole"])
-    if kind == "refuse":
-        exchange.refuse(
-            chance.choice([httpx.ConnectError("x"), httpx.ReadError("x"), httpx.RemoteProtocolError("x")])
-        )
-    elif kind == "status":
-        exchange.headers(chance.choice([400, 401, 404, 429, 500, 503]), JSON).end()
-    elif kind == "silent":
-        await runtime.clock.advance(400)
-    elif kind == "whole":
-        body = exchange.headers(headers=JSON)
-        body.send(chance.choice([WHOLE, b"{}", b"<html>", b'{"error":{"message":"x"}}', WHOLE[:20]]))
-        body.end()
-    else:
-        body = exchange.headers()
-        for _ in range(chance.randrange(6)):
-            body.send(
-                chance.choice(
-                    [ROLE, mine, mine, ERROR, STOP, DONE, b": c\n\n", b"data: broken\n\n", b"data: {"]
-                )
-            )
-            await runtime.clock.advance(chance.choice([0, 0.5, 16, 40]))
-        chance.choice([body.end, lambda: body.fail(httpx.ReadError("x")), lambda: None])()
 
 
 async def test_a_passed_through_stream_keeps_its_status(runtime):

@@ -1,0 +1,203 @@
+"""Seeded sequences of faults against the engine: whatever upstreams and clients do, what must hold holds.
+
+Each attempt ends once and is told to health once, no answer holds bytes of two attempts, and nothing is
+left: no task, timer, open body, running request or lease.
+"""
+
+import random
+from dataclasses import dataclass, field, replace
+
+import httpx
+import pytest
+
+from relay.core.end_reasons import ENDINGS, EndReason
+from relay.core.failover import Candidate
+from relay.core.types import Ceilings, KeyMode, PlainSecret, RelayFlags, StreamMode, UpstreamKey
+from tests.fakes.runtime import (
+    DONE,
+    ERROR,
+    ROLE,
+    STOP,
+    WHOLE,
+    Client,
+    a_channel,
+    a_request,
+    settle,
+    with_policy,
+)
+
+JSON = {"content-type": "application/json"}
+SEEDS = 1000
+SEEDS_A_TEST = 50
+STATUSES = [302, 400, 401, 404, 408, 429, 500, 503, 504, 529]
+
+
+@dataclass
+class KeptHealth:
+    chance: random.Random
+    noted: list[int] = field(default_factory=list)
+
+    def is_cooling(self, channel_id, key_id):
+        return self.chance.random() < 0.1
+
+    def note(self, verdict):
+        self.noted.append(verdict.key_id)
+
+
+@dataclass
+class KeptLeases:
+    chance: random.Random
+    held: set[tuple[str, int]] = field(default_factory=set)
+
+    async def take(self, request_id, number, candidates):
+        await settle(self.chance.randrange(3))
+        index = self.chance.randrange(len(candidates) + 1)
+        if index == len(candidates):
+            return None
+        channel, key = candidates[index]
+        if channel.ceilings != Ceilings() or key.ceilings != Ceilings():
+            self.held.add((request_id, number))
+        return index
+
+    def give_back(self, request_id, number):
+        self.held.remove((request_id, number))
+
+
+@pytest.mark.parametrize("first_seed", range(0, SEEDS, SEEDS_A_TEST))
+async def test_any_sequence_of_faults(runtime, first_seed):
+    for seed in range(first_seed, first_seed + SEEDS_A_TEST):
+        try:
+            await _one_sequence(runtime, random.Random(seed))
+        except BaseException:
+            print("seed", seed)  # noqa: T201  to repeat it
+            raise
+
+
+async def _one_sequence(runtime, chance: random.Random) -> None:
+    runtime.recorder.outcomes.clear()
+    runtime.transport.exchanges.clear()
+    runtime.control.current = _flags(chance)
+    health = runtime.engine.health = KeptHealth(chance)
+    leases = runtime.engine.leases = KeptLeases(chance)
+    channels = [_channel(number, chance) for number in range(1, 4)]
+    request = _request(runtime, chance)
+    first = _admitted(runtime, channels, request.id, leases) if chance.random() < 0.5 else None
+    fallbacks = [Candidate(channels[-1], "other")] if chance.random() < 0.3 else []
+    client = Client(runtime.engine.start(request, channels, first=first, fallbacks=fallbacks))
+    await _play(runtime, client, chance)
+    outcome = runtime.recorder.one
+    assert health.noted == [attempt.upstream_key_id for attempt in outcome.attempts]
+    assert len(runtime.transport.exchanges) == len(outcome.attempts)
+    assert [attempt.number for attempt in outcome.attempts] == list(range(1, len(outcome.attempts) + 1))
+    assert sum(attempt.committed for attempt in outcome.attempts) <= 1
+    assert not any(attempt.committed for attempt in outcome.attempts[:-1]), (
+        "an attempt after the commit point"
+    )
+    assert all(attempt.end_reason in ENDINGS for attempt in outcome.attempts)
+    markers = {n for n in range(len(outcome.attempts)) if b"from-%d-" % n in client.received}
+    assert markers <= {len(outcome.attempts) - 1}, "bytes of an attempt that did not win"
+    assert not leases.held
+    assert not runtime.engine.running
+
+
+def _flags(chance: random.Random) -> RelayFlags:
+    return RelayFlags(
+        channel_retry_times=chance.randrange(3),
+        retry_times=chance.randrange(4),
+        retry_budget_s=chance.choice([0.0, 30.0, 300.0]),
+        images_failover=chance.random() < 0.8,
+        images_failover_ambiguous=chance.random() < 0.5,
+        images_failover_uncertain=chance.random() < 0.5,
+    )
+
+
+def _channel(number: int, chance: random.Random):
+    ceilings = Ceilings(requests=1) if chance.random() < 0.4 else Ceilings()
+    keys = tuple(
+        UpstreamKey(number * 10 + n, "", PlainSecret("sk"), ceilings if chance.random() < 0.5 else Ceilings())
+        for n in range(1, chance.randrange(2, 4))
+    )
+    made = replace(
+        a_channel(number=number),
+        keys=keys,
+        ceilings=ceilings,
+        key_mode=chance.choice(list(KeyMode)),
+        models=("m",),
+    )
+    return with_policy(
+        made,
+        stream_policy=chance.choice(list(StreamMode)),
+        early_commit_s=chance.choice([None, 0.0, 10.0]),
+        tool_call_guard=False,
+    )
+
+
+def _request(runtime, chance: random.Random):
+    path, dialect = chance.choice(
+        [("/v1/chat/completions", "openai_chat")] * 4
+        + [("/v1/images/generations", "opaque"), ("/v1/audio/speech", "opaque"), ("/v1/systemone", "opaque")]
+    )
+    return a_request(
+        path=path, dialect=dialect, stream=chance.random() < 0.6, received_at=runtime.clock.now()
+    )
+
+
+def _admitted(runtime, channels, request_id: str, leases: KeptLeases):
+    choices = runtime.engine.first_choices(channels)
+    if not choices:
+        return None
+    channel, key = choices[0]
+    if channel.ceilings != Ceilings() or key.ceilings != Ceilings():
+        leases.held.add((request_id, 0))
+    return choices[0]
+
+
+async def _play(runtime, client: Client, chance: random.Random) -> None:
+    """Attempt by attempt a fault, until the request is over; now and then the client leaves, or an operator ends it."""
+    for number in range(60):
+        for _ in range(4):
+            await runtime.clock.advance(0.7)  # pauses and leases
+        if client.task.done() or len(runtime.transport.exchanges) <= number:
+            break
+        await _fault(runtime, number, chance)
+        end = chance.random()
+        if end < 0.06:
+            await client.leave()
+            break
+        if end < 0.09:
+            client.running.stop(EndReason.STOPPED_BY_OPERATOR)
+    await runtime.clock.advance(20_000)
+    if not client.task.cancelled():
+        await client.end()
+    await runtime.clock.advance(60)
+
+
+async def _fault(runtime, number: int, chance: random.Random) -> None:
+    exchange = await runtime.sent(number)
+    if exchange.answered.done():  # its time ran out while the one before it was played
+        return
+    mine = b'data: {"choices":[{"index":0,"delta":{"content":"from-%d-"}}]}\n\n' % number
+    kind = chance.choice(["refuse", "status", "status", "silent", "stream", "stream", "whole"])
+    if kind == "refuse":
+        exchange.refuse(
+            chance.choice([httpx.ConnectError("x"), httpx.ReadError("x"), httpx.RemoteProtocolError("x")])
+        )
+    elif kind == "status":
+        exchange.headers(chance.choice(STATUSES), JSON).end()
+    elif kind == "silent":
+        await runtime.clock.advance(400)
+    elif kind == "whole":
+        body = exchange.headers(headers=JSON)
+        whole = WHOLE.replace(b"Hello", b"from-%d-" % number)
+        body.send(chance.choice([whole, whole, b"{}", b"<html>", b'{"error":{"message":"x"}}', WHOLE[:20]]))
+        body.end()
+    else:
+        body = exchange.headers()
+        for _ in range(chance.randrange(6)):
+            body.send(
+                chance.choice(
+                    [ROLE, mine, mine, ERROR, STOP, DONE, b": c\n\n", b"data: broken\n\n", b"data: {"]
+                )
+            )
+            await runtime.clock.advance(chance.choice([0, 0.5, 16, 40]))
+        chance.choice([body.end, lambda: body.fail(httpx.ReadError("x")), lambda: None])()
