@@ -84,13 +84,15 @@ class ImageGate:
 
     async def _in_line(self, limit: ImageLimit, admit: Callable[[], Awaitable[T]]) -> T:
         place = asyncio.Event()
+        deadline = asyncio.get_running_loop().time() + limit.wait_timeout_s
         self._line.append(place)
         try:
-            async with asyncio.timeout(limit.wait_timeout_s):
-                while True:
+            while True:
+                # Only the wait has a limit: what an admission took must not be lost to a timer.
+                async with asyncio.timeout_at(deadline):
                     await self._turn(place)
-                    with contextlib.suppress(NoImageSlot):
-                        return await admit()
+                with contextlib.suppress(NoImageSlot):
+                    return await admit()
         except TimeoutError:
             raise _refusal(limit, f"None came free within {limit.wait_timeout_s:g} s.") from None
         finally:
