@@ -39,6 +39,11 @@ class Heard:
         return self.json()["error"]
 
     @property
+    def told_request_id(self) -> str | None:
+        """As the error's body names it, wherever its dialect has it."""
+        return self.error.get("request_id") or self.json().get("request_id")
+
+    @property
     def request_id(self) -> str:
         found = self.header("x-request-id")
         assert found, "no request id"

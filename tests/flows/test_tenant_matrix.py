@@ -25,7 +25,10 @@ NO_ACCESS = dict.fromkeys(CALLERS[:5], 401) | {"wrong address": 403}
 
 @dataclass(frozen=True)
 class Route:
-    """target: `{own}` stands for the id of a request of the owner's. Callers not named are refused outright."""
+    """target: `{own}` stands for the id of a request of the owner's. Callers not named are refused outright.
+
+    kind: of the channel that serves it.
+    """
 
     target: str
     without_the_model: int
@@ -33,6 +36,7 @@ class Route:
     other_tenant: int
     owner: int = 200
     body: bytes = b""
+    kind: str = "openai"
 
     @property
     def expected(self) -> dict[str, int]:
@@ -68,6 +72,10 @@ _ASKED = {
 TABLE = {
     ("POST", "/v1/chat/completions"): Route("/v1/chat/completions", 404, 404, 200, body=_CHAT),
     **_ASKED,
+    ("POST", "/v1/messages"): Route("/v1/messages", 404, 404, 200, body=_CHAT, kind="anthropic"),
+    ("POST", "/v1/messages/count_tokens"): Route(
+        "/v1/messages/count_tokens", 404, 404, 200, body=_CHAT, kind="anthropic"
+    ),
     ("GET", "/v1/models"): Route("/v1/models", 200, 200, 200),
     ("GET", "/v1/models/{path:model_id}"): Route(f"/v1/models/{MODEL}", 404, 404, 200),
     ("GET", "/v1/requests/{request_id}"): Route("/v1/requests/{own}", 200, 404, 404),
@@ -128,6 +136,8 @@ async def test_who_may_what(gateway, route):
     method, _ = route
     row = TABLE[route]
     await gateway.configure(channel_update, channel_id=gateway.channel.pk, models=[MODEL, "*"])
+    if row.kind != "openai":
+        await gateway.add_channel(gateway.simulator.base_url, kind=row.kind, models=[MODEL, "*"])
     keys = await gateway.configure(_callers, gateway)
     own = (await gateway.chat("echo-0")).request_id
     await gateway.recorded()
@@ -142,7 +152,7 @@ async def test_who_may_what(gateway, route):
         if len(gateway.simulator.requests) > before:
             reached.append(caller)
         if heard.status >= 400 and method != "HEAD":
-            assert heard.error["request_id"] == heard.request_id
+            assert heard.told_request_id == heard.request_id
     assert found == row.expected
     assert reached == [caller for caller in reached if found[caller] == 200], "refused, and sent all the same"
 
