@@ -32,6 +32,11 @@ class GroupMultiplierSetting:
     changed: bool
 
 
+PRICE_IDENTITY = ("model", "group", "effective_from")
+COST_PRICE_IDENTITY = ("channel_id", "model", "effective_from")
+MULTIPLIER_IDENTITY = ("group", "effective_from")
+
+
 def price_set(
     *,
     model: str,
@@ -47,7 +52,7 @@ def price_set(
     Errors: ValidationError (values out of range, no name).
     """
     identity = {"model": model, "group": group, "effective_from": effective_from}
-    return PriceSetting(*row_set(Price, identity, _columns(parts, tiers, image_rates or {})))
+    return PriceSetting(*row_set(Price, identity, price_columns(parts, tiers, image_rates or {})))
 
 
 def cost_price_set(
@@ -64,7 +69,7 @@ def cost_price_set(
     Errors: ValidationError.
     """
     identity = {"channel_id": channel_id, "model": model, "effective_from": effective_from}
-    return CostPriceSetting(*row_set(CostPrice, identity, _columns(parts, tiers, image_rates or {})))
+    return CostPriceSetting(*row_set(CostPrice, identity, price_columns(parts, tiers, image_rates or {})))
 
 
 def group_multiplier_set(
@@ -92,9 +97,10 @@ def price_parts(price: PriceColumns) -> PriceParts:
     return PriceParts(**{name: getattr(price, name) for name in PART_NAMES})
 
 
-def _columns(
+def price_columns(
     parts: PriceParts, tiers: tuple[Tier, ...], image_rates: Mapping[str, Decimal]
 ) -> dict[str, object]:
+    """Column → value, as rows keep it."""
     return {
         **{name: getattr(parts, name) for name in PART_NAMES},
         "tiers": tiers_written(tiers),

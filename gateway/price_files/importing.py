@@ -4,18 +4,20 @@ A dry run does the same and takes it back, so it refuses exactly what a real run
 """
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from django.db import transaction
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from channels_admin.services import configuration_change
 from gateway.price_files.litellm import is_litellm, litellm_prices
 from gateway.price_files.tables import (
     MAX_BYTES,
+    SECTIONS,
     Format,
     RawEntry,
     UnreadablePriceFile,
@@ -59,8 +61,10 @@ def import_file(path: Path, *, is_dry_run: bool = False, litellm: LitellmOptions
         findings, entries = _read(path, litellm)
     except UnreadablePriceFile as error:
         raise ProvisioningRefused(str(path), error.problems) from None
+    # Before the transaction, which keeps others from changing configuration meanwhile.
+    asked = _asked(entries, findings)
     with configuration_change():
-        _carry_out(entries, findings)
+        _carry_out(asked, findings)
         report = findings.report(is_dry_run=is_dry_run)
         if findings.problems or is_dry_run or not report.has_changes:
             transaction.set_rollback(True)  # the version, too, stays as it was
@@ -103,41 +107,57 @@ def _text(path: Path) -> str:
         raise UnreadablePriceFile(Problem("", "is no UTF-8 text")) from None
 
 
-def _carry_out(entries: Iterable[RawEntry], findings: Findings) -> None:
-    by_section: dict[str, list[RawEntry]] = {}
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The sound entries of a file, each with its place."""
+
+    prices: list[tuple[str, PriceEntry]]
+    cost_prices: list[tuple[str, CostPriceEntry]]
+    group_multipliers: list[tuple[str, GroupMultiplierEntry]]
+
+
+def _carry_out(asked: _Asked, findings: Findings) -> None:
+    prices_provision(asked.prices, findings, is_whole=True)
+    cost_prices_provision(asked.cost_prices, findings, is_whole=True)
+    group_multipliers_provision(asked.group_multipliers, findings)
+
+
+def _asked(entries: Iterable[RawEntry], findings: Findings) -> _Asked:
+    sections: dict[str, list[RawEntry]] = {name: [] for name in SECTIONS}
     for entry in entries:
-        by_section.setdefault(entry.section, []).append(entry)
-    prices = _sound(by_section.get("prices", ()), PriceEntry, findings)
-    prices_provision(prices, findings, is_whole=True)
-    costs = _sound(by_section.get("cost_prices", ()), CostPriceEntry, findings)
-    cost_prices_provision(costs, findings, is_whole=True)
-    multipliers = _sound(by_section.get("group_multipliers", ()), GroupMultiplierEntry, findings)
-    group_multipliers_provision(multipliers, findings)
+        sections[entry.section].append(entry)
+    return _Asked(
+        _sound(sections["prices"], PriceEntry, findings),
+        _sound(sections["cost_prices"], CostPriceEntry, findings),
+        _sound(sections["group_multipliers"], GroupMultiplierEntry, findings),
+    )
 
 
-def _sound(
-    entries: Iterable[RawEntry], schema: type[EntryT], findings: Findings
-) -> Iterable[tuple[str, EntryT]]:
-    """Entries that fit the schema, with their places; the others are told."""
+def _sound(entries: Iterable[RawEntry], schema: type[EntryT], findings: Findings) -> list[tuple[str, EntryT]]:
+    """Entries that fit the schema; the others are told."""
     sound = []
     for entry in entries:
-        problems = list(_problems(entry, schema))
+        problems = [
+            Problem(_place(entry, location), reason) for location, reason in unkeepable(entry.fields, ())
+        ]
+        try:
+            value = schema.model_validate(dict(entry.fields))
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_input=False)
+            problems += [_problem(entry, detail, schema) for detail in details]
+        else:
+            if not problems:
+                sound.append((entry.where, value))
         findings.problems += problems
-        if not problems:
-            sound.append((entry.where, schema.model_validate(dict(entry.fields))))
     return sound
 
 
-def _problems(entry: RawEntry, schema: type[Entry]) -> Iterable[Problem]:
-    for location, reason in unkeepable(entry.fields, ()):
-        yield Problem(f"{entry.where}.{location[0] if location else ''}", reason)
-    try:
-        schema.model_validate(dict(entry.fields))
-    except ValidationError as error:
-        for detail in error.errors(include_url=False, include_input=False):
-            name = str(detail["loc"][0])[:60] if detail["loc"] else ""
-            if detail["type"] == "extra_forbidden":
-                reason = f"unknown field{did_you_mean(name, schema.model_fields)}"
-            else:
-                reason = reason_of(detail)
-            yield Problem(f"{entry.where}.{name}", reason)
+def _problem(entry: RawEntry, detail: ErrorDetails, schema: type[Entry]) -> Problem:
+    name = str(detail["loc"][0]) if detail["loc"] else ""
+    if detail["type"] == "extra_forbidden":
+        return Problem(_place(entry, (name,)), f"unknown field{did_you_mean(name, schema.model_fields)}")
+    return Problem(_place(entry, detail["loc"]), reason_of(detail))
+
+
+def _place(entry: RawEntry, location: Sequence[str | int]) -> str:
+    return ".".join([entry.where, *(str(part)[:60] for part in location[:1])])

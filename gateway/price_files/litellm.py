@@ -43,6 +43,7 @@ _OTHERS = {
     ("rerank", "input_cost_per_query"): ("per_call", Decimal(1)),
 }
 """(mode, field) → part and factor. Where two fields give one part, the later row wins."""
+_EITHER = ("audio_transcription", "audio_speech")
 _TIER = re.compile(r"(?P<name>.+)_above_(?P<thousands>\d{1,6})k_tokens")
 _SIZED = re.compile(
     r"(?P<prefix>(?:[^/]+/)*?)(?:(?P<quality>low|medium|high|standard|hd)/)?"
@@ -142,8 +143,13 @@ def _fields(entry: Mapping[str, object], untaken: Counter[str]) -> dict[str, obj
             _put(tiers.setdefault(above, {}), _TOKENS[tier["name"]], value, _MILLION, name)
         elif name not in others and "cost" in name and _is_above_zero(value):
             untaken[name] += 1
-    for name, (part, factor) in others.items():
-        _put(fields, part, entry.get(name), factor, name)
+    # Seconds and characters stand beside tokens as another way to reckon the same: not to be paid twice.
+    if not any(_has_price(value) for value in fields.values()) or mode not in _EITHER:
+        for name, (part, factor) in others.items():
+            _put(fields, part, entry.get(name), factor, name)
+    if mode == "image_generation" and "image_output" in fields:
+        # Such models put out nothing but pictures, whether or not the upstream tells the tokens apart.
+        fields.setdefault("output", fields["image_output"])
     tiers = {above: parts for above, parts in tiers.items() if parts}
     if tiers:
         fields["tiers"] = [{"above_input_tokens": above, **tiers[above]} for above in sorted(tiers)]

@@ -5,12 +5,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from billing.core.price_json import image_rates_written, tiers_written
 from billing.core.prices import PART_NAMES, PriceParts, PriceTerms
 from billing.models import CostPrice, GroupMultiplier, Price
 from billing.models.prices import PriceColumns
 from billing.selectors.prices import price_terms
-from billing.services.prices import cost_price_set, group_multiplier_set, price_set
+from billing.services.immutable_rows import RowBatch
+from billing.services.prices import (
+    COST_PRICE_IDENTITY,
+    PRICE_IDENTITY,
+    group_multiplier_set,
+    price_columns,
+)
 from channels_admin.models import Channel
 from gateway.provisioning.compare import change_text, change_texts, differing, field_texts
 from gateway.provisioning.findings import Findings
@@ -32,9 +37,16 @@ def prices_provision(
     entries: Iterable[tuple[str, PriceEntry]], findings: Findings, *, is_whole: bool = False
 ) -> None:
     """entries: path in the file, entry. is_whole: what an entry does not name is unset, not left as it is."""
+    batch = RowBatch(Price, PRICE_IDENTITY)
     for path, entry in _once(entries, _price_identity, findings):
+        what = f"price {entry.model}{_of_group(entry.group)}{_start(entry.effective_from)}"
         with findings.at(path):
-            _price(path, entry, findings, is_whole=is_whole)
+            identity = (entry.model, entry.group, entry.effective_from)
+            row = batch.open_row(*identity)
+            new = _terms(path, entry, row, findings, what=what, is_whole=is_whole)
+            if new is not None:
+                batch.set(*identity, values=_columns(new))
+    batch.write()
 
 
 def cost_prices_provision(
@@ -45,14 +57,23 @@ def cost_prices_provision(
     is_whole: bool = False,
 ) -> None:
     """channel_names: channels of the file, refused ones too; those need no second complaint."""
+    batch = RowBatch(CostPrice, COST_PRICE_IDENTITY)
+    channels = dict(Channel.objects.values_list("name", "pk"))
     for path, entry in _once(entries, _cost_identity, findings):
-        channel = Channel.objects.filter(name=entry.channel).first()
-        if channel is not None:
-            with findings.at(path):
-                _cost_price(path, entry, channel, findings, is_whole=is_whole)
-        elif entry.channel not in channel_names:
-            known = Channel.objects.values_list("name", flat=True)
-            findings.problem(f"{path}.channel", f"no such channel{did_you_mean(entry.channel, known)}")
+        channel_id = channels.get(entry.channel)
+        if channel_id is None:
+            if entry.channel not in channel_names:
+                reason = f"no such channel{did_you_mean(entry.channel, channels)}"
+                findings.problem(f"{path}.channel", reason)
+            continue
+        what = f"cost price {entry.model} on {entry.channel}{_start(entry.effective_from)}"
+        with findings.at(path):
+            identity = (channel_id, entry.model, entry.effective_from)
+            row = batch.open_row(*identity)
+            new = _terms(path, entry, row, findings, what=what, is_whole=is_whole)
+            if new is not None:
+                batch.set(*identity, values=_columns(new))
+    batch.write()
 
 
 def group_multipliers_provision(
@@ -84,67 +105,28 @@ def _once(
             findings.problem(path, f"the same as {first}")
 
 
-def _price(path: str, entry: PriceEntry, findings: Findings, *, is_whole: bool) -> None:
-    identity = {"model": entry.model, "group": entry.group, "effective_from": entry.effective_from}
-    row = Price.objects.filter(**identity, is_closed=False).first()
-
-    def set_to(terms: PriceTerms) -> None:
-        price_set(
-            model=entry.model,
-            group=entry.group,
-            effective_from=entry.effective_from,
-            parts=terms.parts,
-            tiers=terms.tiers,
-            image_rates=terms.image_rates,
-        )
-
-    what = f"price {entry.model}{_of_group(entry.group)}{_start(entry.effective_from)}"
-    _terms(path, entry, row, set_to, findings, what=what, is_whole=is_whole)
-
-
-def _cost_price(
-    path: str, entry: CostPriceEntry, channel: Channel, findings: Findings, *, is_whole: bool
-) -> None:
-    identity = {"channel": channel, "model": entry.model, "effective_from": entry.effective_from}
-    row = CostPrice.objects.filter(**identity, is_closed=False).first()
-
-    def set_to(terms: PriceTerms) -> None:
-        cost_price_set(
-            channel_id=channel.pk,
-            model=entry.model,
-            effective_from=entry.effective_from,
-            parts=terms.parts,
-            tiers=terms.tiers,
-            image_rates=terms.image_rates,
-        )
-
-    what = f"cost price {entry.model} on {channel.name}{_start(entry.effective_from)}"
-    _terms(path, entry, row, set_to, findings, what=what, is_whole=is_whole)
-
-
 def _terms(
     path: str,
     entry: TermsEntry,
     row: PriceColumns | None,
-    set_to: Callable[[PriceTerms], None],
     findings: Findings,
     *,
     what: str,
     is_whole: bool,
-) -> None:
+) -> PriceTerms | None:
+    """What the row shall say; None = as it says already, or nothing, which is told."""
     old = _EMPTY if row is None else price_terms(row)
     new = entry.terms() if is_whole else _laid_over(old, entry)
     if row is None and new == _EMPTY:
         findings.problem(path, f"a new price needs at least one of {', '.join(TERM_NAMES)}")
-        return
-    before, after = _shown(old), _shown(new)
+        return None
+    before, after = _columns(old), _columns(new)
     changed = [name for name in TERM_NAMES if before[name] != after[name]]
-    if row is None or changed:
-        set_to(new)
     if row is None:
         findings.created(what, field_texts({name: after[name] for name in changed}))
     else:
         findings.compared(what, [change_text(name, before[name], after[name]) for name in changed])
+    return new if row is None or changed else None
 
 
 def _multiplier(entry: GroupMultiplierEntry, findings: Findings) -> None:
@@ -173,12 +155,8 @@ def _laid_over(old: PriceTerms, entry: TermsEntry) -> PriceTerms:
     )
 
 
-def _shown(terms: PriceTerms) -> dict[str, object]:
-    return {
-        **{name: getattr(terms.parts, name) for name in PART_NAMES},
-        "tiers": tiers_written(terms.tiers),
-        "image_rates": image_rates_written(terms.image_rates),
-    }
+def _columns(terms: PriceTerms) -> dict[str, object]:
+    return price_columns(terms.parts, terms.tiers, terms.image_rates)
 
 
 def _of_group(group: str) -> str:
