@@ -66,6 +66,9 @@ class NotAPayload(ValueError):
 
 
 _strict_payload = msgspec.json.Decoder(Payload).decode
+strict_payloads = msgspec.json.Decoder(list[Payload]).decode
+"""The events of a whole read, as one JSON list. Raises ValueError or RecursionError."""
+
 _strict_response = msgspec.json.Decoder(Response).decode
 _strict_item = msgspec.json.Decoder(Item).decode
 

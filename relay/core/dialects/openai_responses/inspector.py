@@ -17,8 +17,9 @@ from relay.core.dialects.openai_responses.event import (
     Payload,
     Response,
     read_payload,
+    strict_payloads,
 )
-from relay.core.dialects.openai_responses.items import ANNOUNCED_ONLY, OutputItems, text_of
+from relay.core.dialects.openai_responses.items import ANNOUNCED_ONLY, OutputItems, is_run_upstream, text_of
 from relay.core.dialects.openai_responses.whole import failure_of, finish_reason
 from relay.core.dialects.upstream_errors import error_in_event
 from relay.core.sse import Event
@@ -38,6 +39,13 @@ TEXT_DELTAS = frozenset(
     }
 )
 """Events whose `delta` is text that the model wrote."""
+
+PLAIN_MISSES_ALLOWED = 4
+"""Reads of a stream that were tried as plain text and were something else; then none is tried any more."""
+
+_PLAIN = "response.output_text.delta"
+_BEFORE = b"event: response.output_text.delta\ndata: "
+_BETWEEN = b"\n\n" + _BEFORE
 
 _ARGUMENT_DELTAS = frozenset(
     {"response.function_call_arguments.delta", "response.custom_tool_call_input.delta"}
@@ -62,11 +70,12 @@ _CONTENT, _PREAMBLE, _COMMENT = EventKind.CONTENT, EventKind.PREAMBLE, EventKind
 class ResponsesInspector:
     """`StreamInspector` for the Responses API."""
 
-    __slots__ = ("_items", "facts")
+    __slots__ = ("_items", "_plain_misses", "facts")
 
     def __init__(self) -> None:
         self.facts = StreamFacts()
         self._items = OutputItems()
+        self._plain_misses = 0
 
     def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
         """See `StreamInspector`."""
@@ -86,8 +95,30 @@ class ResponsesInspector:
             return self._failed_response(payload, offset)
         return self._read(kind, payload, offset), passed(event)
 
-    def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:  # noqa: ARG002 - the protocol's
-        return 0, 0
+    def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:  # noqa: ARG002  it always is
+        """See `StreamInspector`. One decode for all events of a read: more text of a message, nothing else.
+
+        The read is taken apart by its text alone, which is safe: what is not this `event:` line, `data: {…}`
+        and a blank line each time makes the list no JSON, or its length not a third of the line ends.
+        """
+        if (
+            self._plain_misses >= PLAIN_MISSES_ALLOWED
+            or not data.startswith(_BEFORE)
+            or data[-3:] != b"}\n\n"
+            or b"\r" in data
+            or self.facts.terminal_seen
+        ):
+            return 0, 0
+        try:
+            payloads = strict_payloads(b"[" + data[len(_BEFORE) : -2].replace(_BETWEEN, b",") + b"]")
+        except (ValueError, RecursionError):
+            self._plain_misses += 1
+            return 0, 0
+        if 3 * len(payloads) != data.count(b"\n") or not all(map(_is_plain, payloads)):
+            return 0, 0
+        for payload in payloads:
+            self._note_text(payload.delta or "")
+        return len(payloads), len(data)
 
     def closing(self) -> bytes:
         """Nothing: without its last event, which has the whole answer in it, a stream is unfinished."""
@@ -123,6 +154,7 @@ class ResponsesInspector:
             return _PREAMBLE
         self._items.opened(payload.output_index or 0, item)
         self.facts.tool_call_count = self._items.call_count
+        self.facts.upstream_tool_started |= is_run_upstream(item)
         return _PREAMBLE if item.type in ANNOUNCED_ONLY else _CONTENT
 
     def _read_item(self, payload: Payload, offset: int) -> None:
@@ -193,3 +225,9 @@ class ResponsesInspector:
             return self._failed(error_in_event(data))
         self.facts.add_soft_error("not_json", offset)
         return EventKind.INVALID, b""
+
+
+def _is_plain(payload: Payload) -> bool:
+    return (
+        payload.type == _PLAIN and bool(payload.delta) and not payload.has_error and payload.object != "error"
+    )

@@ -14,6 +14,8 @@ CLIENT_TOOL_CALLS = frozenset({"function_call", "custom_tool_call"})
 ANNOUNCED_ONLY = CLIENT_TOOL_CALLS | {"message", "reasoning"}
 """Items whose opening carries nothing yet. With any other the upstream has begun to do something."""
 
+_RUN_BY_CLIENTS = CLIENT_TOOL_CALLS | {"computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
+
 IMAGE_CALL = "image_generation_call"
 _NO_PICTURE = frozenset({b"null", b'""'})
 
@@ -24,6 +26,12 @@ class _Part(msgspec.Struct, gc=False):
 
 
 _read_parts = msgspec.json.Decoder(list[_Part]).decode
+
+
+def is_run_upstream(item: Item) -> bool:
+    """Whether the upstream carries a tool out itself: search, code, pictures, MCP."""
+    kind = item.type or ""
+    return (kind.endswith("_call") and kind not in _RUN_BY_CLIENTS) or kind.startswith("mcp_")
 
 
 def is_whole_call(item: Item) -> bool:

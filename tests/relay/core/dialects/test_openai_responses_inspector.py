@@ -24,6 +24,8 @@ from tests.relay.core.dialects.responses_samples import (
     WORLD,
     call_events,
     event,
+    events_of,
+    inspector,
     judged,
     response,
 )
@@ -191,6 +193,19 @@ def test_an_item_that_the_upstream_carries_out_is_content(item, expected):
     assert judged(event("response.output_item.added", output_index=0, item=item))[1] == [expected]
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("web_search_call", True), ("code_interpreter_call", True), ("mcp_call", True), ("mcp_list_tools", True),
+     ("image_generation_call", True), ("function_call", False), ("custom_tool_call", False), ("computer_call", False),
+     ("local_shell_call", False), ("message", False), ("reasoning", False), ("compaction", False)],
+)  # fmt: skip
+def test_tools_that_the_upstream_runs_itself(kind, expected):
+    looking, _, _ = judged(
+        event("response.output_item.added", output_index=0, item={"type": kind, "id": "x"})
+    )
+    assert looking.facts.upstream_tool_started is expected
+
+
 @pytest.mark.parametrize("frame", [b"data: {}\n\n", b'data: {"choices":[]}\n\n', b'data: {"delta":"x"}\n\n'])
 def test_what_has_no_type_is_withheld(frame):
     looking, kinds, out = judged(HELLO, frame)
@@ -342,6 +357,66 @@ def test_a_stream_of_the_last_event_alone_is_an_answer():
     looking, kinds, _ = judged(COMPLETED)
     assert kinds == [C]
     assert looking.facts.received.text == "Hällo world"
+
+
+class TestPlainReads:
+    """A read that is taken as plain text must tell the same as its events, each looked at."""
+
+    @staticmethod
+    def plain(*reads: bytes):
+        looking = inspector()
+        return looking, [looking.observe_plain(read) for read in reads]
+
+    def test_text_passes_in_one_step(self):
+        looking, seen = self.plain(HELLO, HELLO + WORLD * 3)
+        assert seen == [(1, len(HELLO)), (4, len(HELLO + WORLD * 3))]
+        by_events, _, _ = judged(HELLO, HELLO, *[WORLD] * 3)
+        assert looking.facts.received.size == by_events.facts.received.size
+        assert looking.facts.received.text == by_events.facts.received.text
+
+    @pytest.mark.parametrize("place", [0, 1, 2])
+    @pytest.mark.parametrize(
+        "other",
+        [
+            CREATED,
+            DONE,
+            COMPLETED,
+            FAILED,
+            ERROR,
+            b": hi\n\n",
+            b"\n",
+            b"id: 1\n",
+            b"retry: 1\n\n",
+            event("response.output_text.delta", named=False, delta="x"),
+            event("response.output_text.delta", delta=""),
+            event("response.output_text.delta", delta=None),
+            event("response.output_text.delta", delta="x", error={"message": "no"}),
+            HELLO.replace(b'"type": "response.output_text.delta"', b'"type": "response.completed"'),
+            HELLO.replace(b", ", b",\r"),
+            HELLO.replace(b"data: ", b"data:"),
+            HELLO.replace(b"\n", b"\r\n"),
+            b"event: response.output_text.delta\ndata: oops\n\n",
+            b"event: response.output_text.delta\ndata: {}\ndata: {}\n\n",
+        ],
+    )
+    def test_anything_else_is_left_to_be_looked_at(self, other, place):
+        frames = [HELLO, WORLD]
+        frames.insert(place, other)
+        looking, [seen] = self.plain(b"".join(frames))
+        assert seen == (0, 0)
+        assert looking.facts.received.size == 0
+
+    def test_half_an_event_and_what_follows_the_end(self):
+        looking, seen = self.plain(HELLO[:-1], HELLO[:20])
+        assert seen == [(0, 0)] * 2
+        for one in events_of(COMPLETED):
+            looking.observe(one, 0)
+        assert looking.observe_plain(HELLO) == (0, 0)
+
+    def test_a_stream_of_something_else_is_not_tried_for_ever(self):
+        broken = b"event: response.output_text.delta\ndata: {oops}\n\n"
+        looking, _ = self.plain(*[broken] * 4)
+        assert looking.observe_plain(HELLO) == (0, 0)
 
 
 def test_arguments_beyond_all_measure_go_unchecked_and_are_not_kept():
