@@ -39,7 +39,7 @@ class EventReader:
     def read(self, data: bytes, ready: list[bytes]) -> None:
         """Judges a whole read and appends to `ready` what the client gets of it.
 
-        The text in it passes as it came, without parsing: three fifths of what one event after the other costs.
+        The text in it passes as it came, without parsing: three fifths of what event by event costs.
         Raises AttemptFailed at an error event; what came before it is in `ready`.
         """
         if not self._parser.is_between_events and (first := data.find(_BLANK_LINE)) >= 0:
