@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from billing.admission import admission_port
+from billing.admission.mirror import Mirror, mirror_start
 from billing.courier import Courier
 from billing.selectors.accounts import account_state
 from channels_admin.health import health_store
 from gateway.admission import Admissions, OpenRequests
+from gateway.admission.accounts import AccountsPoll
 from gateway.admission.checkpoints import StreamProgress
 from gateway.admission.image_gate import ImageGate
 from gateway.admission.leases import AttemptLeases
@@ -21,7 +23,9 @@ from gateway.config import Configuration
 from gateway.front.drain import drain
 from gateway.health_watch import HealthWatch
 from gateway.overload import Overload
+from gateway.schedule import GATEWAY_SCHEDULE
 from gateway.threads import DatabaseThreads
+from gateway.ticker import Ticker
 from relay.core.end_reasons import EndReason
 from relay.core.types import Channel, RelayFlags, UpstreamKey
 from relay.upstream.clock import LoopClock
@@ -46,7 +50,17 @@ class Wiring:
     engine: Engine
     threads: DatabaseThreads
     chance: random.Random
+    embedded: "Embedded | None"
     forget_drain: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What one process does by itself where others have Redis, a worker and beat."""
+
+    mirror: Mirror | None
+    ticker: Ticker
+    accounts: AccountsPoll
 
 
 class LiveControl:
@@ -107,6 +121,8 @@ async def stop() -> None:
     await wiring.engine.aclose()
     await wiring.courier.aclose()
     await wiring.open_requests.aclose()
+    if wiring.embedded is not None:
+        await _stop_embedded(wiring.embedded)
     await wiring.health.aclose()
     await wiring.transport.aclose()
     await wiring.configuration.aclose()
@@ -119,6 +135,7 @@ async def _build() -> Wiring:
     api_keys = ApiKeyDirectory(lambda: configuration.current.version)
     configuration = Configuration(api_keys.drop)
     await configuration.start()
+    embedded = await _start_embedded() if not settings.REDIS_URL else None
     port = admission_port()
     open_requests = OpenRequests(port)
     courier = Courier(port=port, on_settled=open_requests.settled)
@@ -164,8 +181,25 @@ async def _build() -> Wiring:
         engine=engine,
         threads=threads,
         chance=chance,
+        embedded=embedded,
         forget_drain=drain.on_stop_all(lambda: engine.stop_all(EndReason.GATEWAY_SHUTDOWN)),
     )
+
+
+async def _start_embedded() -> Embedded:
+    """First of all: what an earlier life of this process left is back before anything is admitted."""
+    mirror = await asyncio.to_thread(mirror_start)
+    ticker, accounts = Ticker(GATEWAY_SCHEDULE), AccountsPoll(admission_port())
+    ticker.start()
+    accounts.start()
+    return Embedded(mirror, ticker, accounts)
+
+
+async def _stop_embedded(embedded: Embedded) -> None:
+    await embedded.accounts.aclose()
+    await asyncio.to_thread(embedded.ticker.stop)
+    if embedded.mirror is not None:
+        await asyncio.to_thread(embedded.mirror.stop)
 
 
 def _count(configuration: Configuration, flag: str) -> int:

@@ -31,7 +31,7 @@ from tests.flows.server import RunningServer, running_server
 P = ParamSpec("P")
 T = TypeVar("T")
 
-STANDING_TASKS = {"config-poll", "heartbeat", "checkpoints", "health-watch", "overload"}
+STANDING_TASKS = {"config-poll", "heartbeat", "checkpoints", "health-watch", "overload", "accounts-poll"}
 UPSTREAM_SECRET = "sk-upstream-0123456789abcdef"
 QUESTION = "one two three four five"
 
