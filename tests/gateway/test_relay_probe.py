@@ -12,9 +12,10 @@ from django.core.management import CommandError, call_command
 
 from channels_admin.services import channel_set_status
 from channels_admin.statuses import RouteStatus
-from gateway.probe import Question, Verdict, probe
+from gateway.probe import FORMS, Question, Verdict, probe
 from gateway.simulator import running_simulator
 from relay.core.types import Channel, PlainSecret, StreamMode, StreamPolicy, UpstreamKey
+from relay.core.upstream_kinds import UPSTREAM_KINDS, speaks
 from tests.factories.channels import a_channel, a_policy, an_upstream_key
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -52,15 +53,15 @@ WHOLE = [
 ]
 
 
-def channel_to(base_url, policy=None):
+def channel_to(base_url, policy=None, kind="openai"):
     keys = (UpstreamKey(1, "", PlainSecret(KEY)),)
-    return Channel(1, "probe", "openai", base_url, ("*",), keys, policy=policy or StreamPolicy())
+    return Channel(1, "probe", kind, base_url, ("*",), keys, policy=policy or StreamPolicy())
 
 
-async def ask(model, *, is_streamed=True, policy=None):
+async def ask(model, *, is_streamed=True, policy=None, kind="openai"):
     async with running_simulator() as simulator:
         question = Question(model=model, is_streamed=is_streamed, patience_s=0.6)
-        return await probe(channel_to(simulator.base_url, policy), question, LOOPBACK)
+        return await probe(channel_to(simulator.base_url, policy, kind), question, LOOPBACK)
 
 
 @pytest.mark.parametrize(("model", "verdict", "end_reason"), STREAMED)
@@ -75,6 +76,26 @@ async def test_verdicts_on_streams(model, verdict, end_reason):
 async def test_verdicts_on_whole_answers(model, verdict, end_reason):
     finding = await ask(model, is_streamed=False)
     assert (finding.verdict, finding.attempt.end_reason) == (verdict, end_reason)
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.parametrize(
+    ("model", "verdict"),
+    [
+        ("echo-0", Verdict.FINE),
+        ("usage-missing", Verdict.NO_USAGE),
+        ("html-200", None),
+        ("status-529", Verdict.REJECTED),
+    ],
+)
+async def test_each_kind_is_asked_in_its_own_dialect(model, verdict, is_streamed):
+    finding = await ask(model, is_streamed=is_streamed, kind="anthropic")
+    assert finding.verdict is (verdict or (Verdict.NOT_SSE if is_streamed else Verdict.NOT_JSON))
+
+
+@pytest.mark.parametrize("kind", UPSTREAM_KINDS)
+def test_there_is_a_form_for_every_kind(kind):
+    assert any(speaks(kind, form.dialect.name) for form in FORMS)
 
 
 async def test_nobody_listens():
