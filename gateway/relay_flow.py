@@ -50,9 +50,10 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
     asked = await _asked(http, caller, dialect, parts.configuration.current.channels.routes)
     if asked.ask.stream:
         parts.overload.check(is_stream=True)
-    candidates = _candidates(parts, caller, asked)
-    first = await _admit(parts, asked, candidates)
-    running = parts.engine.start(asked, candidates, first=first, fallbacks=_fallbacks(parts, asked))
+    fallbacks = _fallbacks(parts, asked)
+    candidates = _candidates(parts, caller, asked, has_fallbacks=bool(fallbacks))
+    first = await _admit(parts, asked, candidates, fallbacks)
+    running = parts.engine.start(asked, candidates, first=first, fallbacks=fallbacks)
     try:
         head = await running.head()
     except asyncio.CancelledError:
@@ -72,13 +73,18 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
 
 
 async def _admit(
-    parts: "wiring.Wiring", asked: RelayRequest, candidates: Sequence[Channel]
+    parts: "wiring.Wiring",
+    asked: RelayRequest,
+    candidates: Sequence[Channel],
+    fallbacks: Sequence[failover.Candidate],
 ) -> tuple[Channel, UpstreamKey]:
     """Takes what the request holds while it runs; the channel and key to begin with.
 
     Raises Refusal 402, 429, 503.
     """
-    choices = parts.engine.first_choices(candidates)
+    choices = parts.engine.first_choices(candidates) or parts.engine.first_choices(
+        [fallback.channel for fallback in fallbacks]
+    )
     if not choices:
         raise _nothing_available()
     return await parts.admissions.admit(asked, choices, parts.configuration.current)
@@ -148,8 +154,13 @@ def _path(method: str, raw_path: bytes) -> str:
     return path
 
 
-def _candidates(parts: "wiring.Wiring", caller: Caller, asked: RelayRequest) -> list[Channel]:
-    """Channels that may serve the request, in the order they will be tried. Raises Refusal 404, 403, 503."""
+def _candidates(
+    parts: "wiring.Wiring", caller: Caller, asked: RelayRequest, *, has_fallbacks: bool
+) -> list[Channel]:
+    """Channels that may serve the request, in the order they will be tried. Raises Refusal 404, 403, 503.
+
+    None where all that list the model are out and other models may stand in.
+    """
     config = parts.configuration.current
     index, ask, dialect = config.channels.index, asked.ask, asked.dialect.name
     is_allowed = is_model_allowed(caller.allowed_models, ask.model)
@@ -160,6 +171,8 @@ def _candidates(parts: "wiring.Wiring", caller: Caller, asked: RelayRequest) -> 
     if tiers and is_allowed:
         return order(tiers, parts.chance)
     if is_allowed and index.is_listed(caller.group, ask.model, dialect):
+        if has_fallbacks:
+            return []
         raise _nothing_available()
     if not ask.model:
         message = "No channel serves requests without a model."

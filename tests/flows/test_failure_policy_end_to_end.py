@@ -3,11 +3,13 @@
 import pytest
 
 from channels_admin.services import (
+    channel_set_status,
     channel_update,
     model_route_set,
     runtime_flag_set,
     upstream_key_add,
 )
+from channels_admin.statuses import RouteStatus
 from tests.flows.gateway import QUESTION
 
 SECOND_KEY = "sk-upstream-second-0123456789"
@@ -111,6 +113,17 @@ async def test_a_fallback_model_answers_and_is_named(gateway):
     assert heard.header("x-relay-attempts") == "2"
     alone = await gateway.chat("n")
     assert alone.header("x-relay-model") is None
+
+
+async def test_a_fallback_model_serves_while_every_channel_of_the_asked_one_is_out(gateway):
+    await _behaves(gateway, "echo-0")
+    await gateway.add_channel(
+        gateway.simulator.base_url, name="other", models=["n"], model_mapping={"n": "echo-0"}
+    )
+    await gateway.configure(model_route_set, model="m", fallback_models=["n"])
+    await gateway.configure(channel_set_status, channel_id=gateway.channel.pk, status=RouteStatus.DISABLED)
+    heard = await gateway.chat("m")
+    assert (heard.status, heard.header("x-relay-model")) == (200, "n")
 
 
 async def test_a_model_that_makes_pictures_is_not_replayed_whatever_its_path(gateway):
