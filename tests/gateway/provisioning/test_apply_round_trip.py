@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from billing.core.prices import PriceParts
-from billing.models import Account, LedgerEntry, Price
+from billing.models import Account, CostPrice, GroupMultiplier, LedgerEntry, Price
 from channels_admin import services
 from channels_admin.crypto import api_key_digest, sealer
 from channels_admin.models import ApiKey, Channel, RuntimeFlag, StreamPolicy, Tenant, UpstreamKey
@@ -297,3 +297,55 @@ def test_a_closed_api_key_is_not_made_again_unless_a_new_one_is_given(apply):
     assert "was closed" in report.warnings[0]
     assert apply("tenants: [{name: t, api_keys: [{name: k, key: '${TENANT_KEY}'}]}]").has_changes
     assert ApiKey.objects.filter(status="active").count() == 1
+
+
+PRICED_CHANNEL = (
+    'channels: [{name: c, base_url: "https://api.example.com", models: [x], keys: [sk-123456]}]\n'
+)
+
+
+def test_tiers_and_image_rates_of_a_price(apply):
+    text = "prices: [{model: m, tiers: [{above_input_tokens: 1000, input: 2.5}], image_rates: {High: 0.5}}]"
+    report = apply(text)
+    row = Price.objects.get()
+    assert row.tiers == [{"above_input_tokens": 1000, "input": "2.5"}]
+    assert row.image_rates == {"high": "0.5"}
+    assert details(report, "price m") == (
+        "image_rates {high: 0.5}",
+        "tiers [{above_input_tokens: 1000, input: 2.5}]",
+    )
+    assert not apply(text).has_changes
+    assert not apply("prices: [{model: m}]").has_changes, "what the file does not name stays"
+    report = apply("prices: [{model: m, tiers: []}]")
+    assert Price.objects.get(is_closed=False).tiers == []
+    assert Price.objects.get(is_closed=False).image_rates == {"high": "0.5"}
+    assert details(report, "price m") == ("tiers [{above_input_tokens: 1000, input: 2.5}] → []",)
+
+
+def test_cost_prices_are_known_by_channel_model_and_start(apply):
+    text = PRICED_CHANNEL + (
+        "cost_prices: [{channel: c, model: x, input: 1}, {channel: c, model: x, effective_from: 2027-01-01, input: 2},"
+        " {channel: c, model: y, output: 3}]"
+    )
+    report = apply(text)
+    assert [what for what in verbs(report) if what.startswith("cost price")] == [
+        "cost price x on c",
+        "cost price x on c from 2027-01-01T00:00:00+00:00",
+        "cost price y on c",
+    ]
+    assert CostPrice.objects.filter(channel__name="c").count() == 3
+    assert not apply(text).has_changes
+    report = apply("cost_prices: [{channel: c, model: y, input: 4}]")
+    row = CostPrice.objects.get(model="y", is_closed=False)
+    assert (row.input, row.output) == (4, 3)
+    assert CostPrice.objects.get(model="y", is_closed=True).effective_to is not None
+    assert details(report, "cost price y on c") == ("input null → 4",)
+
+
+def test_group_multipliers(apply):
+    text = "group_multipliers: [{group: vip, multiplier: 0.8}, {group: vip, effective_from: 2027-01-01, multiplier: 1}]"
+    assert list(verbs(apply(text)).values()) == [Verb.CREATE] * 2
+    assert not apply(text).has_changes
+    report = apply("group_multipliers: [{group: vip, multiplier: 0.9}]")
+    assert GroupMultiplier.objects.filter(is_closed=False).count() == 2
+    assert details(report, "multiplier of group vip") == ("multiplier 0.8 → 0.9",)
