@@ -30,7 +30,6 @@ def parse_request(body: bytes) -> Ask:
     return Ask(
         model=model,
         stream=stream,
-        include_usage=True,
         fields=fields,
         message_count=_item_count(given(fields, "input")),
         tool_count=counted(fields, "tools"),
