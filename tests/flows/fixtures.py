@@ -74,16 +74,19 @@ def _delete_rows() -> None:
 def lane_settings(quick_flush, transactional_db, settings, tmp_path) -> Iterator[None]:
     """This lane's store, empty; the simulator on loopback may be dialled."""
     from billing import admission  # noqa: PLC0415  needs Django set up
+    from channels_admin.health import health_forget  # noqa: PLC0415
 
     settings.UPSTREAM_ALLOWED_PRIVATE_NETS = (ipaddress.ip_network("127.0.0.0/8"),)
     settings.DATA_DIR = tmp_path
     settings.ADMISSION_KEY_PREFIX = f"test:{uuid.uuid4().hex}:"
     admission.admission_forget()
+    health_forget()
     yield
     if settings.REDIS_URL:
         admission.open_records().close()
         delete_keys(settings.REDIS_URL, settings.ADMISSION_KEY_PREFIX)
     admission.admission_forget()
+    health_forget()
 
 
 @pytest.fixture
