@@ -75,7 +75,7 @@ async def test_what_the_upstream_is_asked(anthropics, sdk):
     assert received.query == {"beta": "true"}
     assert received.header("x-api-key") == "sk-upstream-0123456789abcdef"
     assert received.header("authorization") is None
-    assert received.header("anthropic-version") == "2023-06-01"
+    assert received.header("anthropic-version") == sdk.default_headers["anthropic-version"]
     assert received.header("anthropic-beta") == "context-1m-2025-08-07"
     assert received.json["metadata"] == {"user_id": "u"}
 
