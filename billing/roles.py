@@ -18,7 +18,8 @@ ROLE_PERMISSIONS: Mapping[Role, frozenset[str]] = {
     Role.BILLING: _RECORDS
     | _VIEW_PRICES
     | _SET_PRICES
-    | {"view_account", "view_ledgerentry"}
+    | {"view_account", "view_ledgerentry", "view_ledgerdrift"}
+    | {"top_up_account", "correct_account", "refund_request"}
     | {"view_deadoutcome", "change_deadoutcome"},
     Role.VIEWER: _REPORTS,
 }

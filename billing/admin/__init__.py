@@ -1,6 +1,6 @@
 """The console's pages of records and money, one noun a module. Nothing here can be deleted."""
 
-from billing.admin.accounts import AccountAdmin, LedgerEntryAdmin
+from billing.admin.accounts import AccountAdmin, LedgerDriftAdmin, LedgerEntryAdmin
 from billing.admin.cost_prices import CostPriceAdmin
 from billing.admin.dead_outcomes import DeadOutcomeAdmin
 from billing.admin.prices import GroupMultiplierAdmin, PriceAdmin
@@ -12,6 +12,7 @@ __all__ = [
     "CostPriceAdmin",
     "DeadOutcomeAdmin",
     "GroupMultiplierAdmin",
+    "LedgerDriftAdmin",
     "LedgerEntryAdmin",
     "PriceAdmin",
     "RelayRequestAdmin",

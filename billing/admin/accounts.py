@@ -1,16 +1,34 @@
-"""Balances and the entries that explain them, to read only."""
+"""Balances and the entries that explain them: read, topped up, corrected and refunded, never edited."""
+
+from typing import Any, TypeVar
+from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin import EmptyFieldListFilter
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
-from unfold.decorators import display
+from unfold.decorators import action, display
 
 from billing.admin.base import RecordAdmin
+from billing.admin.money_forms import MoneyForm, MoneyPages, TenantForm
 from billing.core.money import usd_text
-from billing.models import Account, EntryKind, LedgerEntry
+from billing.models import Account, EntryKind, LedgerDrift, LedgerEntry
+from billing.services.ledger import (
+    Posting,
+    account_correct,
+    account_make,
+    account_refund,
+    account_top_up,
+    refundable_nano,
+)
 
+_Row = TypeVar("_Row", bound=Model)
 _KIND_LABELS = {
     EntryKind.OPENING.value: "info",
     EntryKind.TOP_UP.value: "success",
@@ -21,13 +39,77 @@ _KIND_LABELS = {
 
 
 @admin.register(Account)
-class AccountAdmin(RecordAdmin):
+class AccountAdmin(MoneyPages, RecordAdmin):
     list_display = ("tenant", "shown_balance", "account_seq", "entries_link")
     list_select_related = ("tenant",)
     ordering = ("tenant__name",)
     search_fields = ("tenant__name",)
     fields = ("tenant", "shown_balance", "account_seq", "created_at", "entries_link")
     readonly_fields = ("shown_balance", "entries_link")
+    actions_detail = ("top_up", "correct")
+    actions_list = ("top_up_tenant",)
+
+    @action(
+        description=_("Top up a tenant"), url_path="top-up-tenant", permissions=["billing.top_up_account"]
+    )
+    def top_up_tenant(self, request: HttpRequest) -> HttpResponse:
+        """A tenant has no account before its first entry: this makes it, and goes on to its page."""
+        form = TenantForm(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            account = account_make(tenant_id=form.cleaned_data["tenant"].pk)
+            return HttpResponseRedirect(reverse("admin:billing_account_top_up", args=(account.pk,)))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("Top up a tenant"),
+            "opts": Account._meta,  # noqa: SLF001  Django documents it as public
+            "form": form,
+            "back": reverse("admin:billing_account_changelist"),
+        }
+        return TemplateResponse(request, "billing/money_form.html", context)
+
+    @action(description=_("Top up"), url_path="top-up", permissions=["billing.top_up_account"])
+    def top_up(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        account = _found(Account, object_id)
+
+        def post(form: MoneyForm) -> Posting:
+            return account_top_up(
+                tenant_id=account.tenant_id,
+                operation=str(form.cleaned_data["operation"]),
+                amount_nano=form.amount_nano,
+                reason=form.cleaned_data["reason"],
+                actor=request.user.get_username(),
+            )
+
+        return self.money_page(
+            request,
+            account,
+            title=_("Top up"),
+            permission="billing.top_up_account",
+            balance_nano=account.balance_nano,
+            post=post,
+        )
+
+    @action(description=_("Correct balance"), url_path="correct", permissions=["billing.correct_account"])
+    def correct(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        account = _found(Account, object_id)
+
+        def post(form: MoneyForm) -> Posting:
+            return account_correct(
+                tenant_id=account.tenant_id,
+                operation=str(form.cleaned_data["operation"]),
+                amount_nano=form.amount_nano,
+                reason=form.cleaned_data["reason"],
+                actor=request.user.get_username(),
+            )
+
+        return self.money_page(
+            request,
+            account,
+            title=_("Correct balance"),
+            permission="billing.correct_account",
+            balance_nano=account.balance_nano,
+            post=post,
+        )
 
     @display(description=_("balance (USD)"))
     def shown_balance(self, account: Account) -> str:
@@ -40,7 +122,7 @@ class AccountAdmin(RecordAdmin):
 
 
 @admin.register(LedgerEntry)
-class LedgerEntryAdmin(RecordAdmin):
+class LedgerEntryAdmin(MoneyPages, RecordAdmin):
     list_display = ("created_at", "tenant", "shown_kind", "shown_amount", "shown_balance", "source", "reason")
     list_filter = ("kind",)
     list_select_related = ("account__tenant",)
@@ -54,9 +136,44 @@ class LedgerEntryAdmin(RecordAdmin):
         "shown_amount",
         "shown_balance",
         "source",
+        "request_id",
         "reason",
+        "actor",
     )
-    readonly_fields = ("tenant", "shown_amount", "shown_balance")
+    readonly_fields = ("tenant", "shown_amount", "shown_balance", "request_id")
+    actions_detail = ("refund",)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        """No button where there is no request to refund."""
+        has_request = LedgerEntry.objects.filter(pk=object_id, request_id__isnull=False).exists()
+        return list(super().get_actions_detail(request, object_id)) if has_request else []
+
+    @action(description=_("Refund request"), url_path="refund", permissions=["billing.refund_request"])
+    def refund(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Of the request this entry belongs to."""
+        entry = _found(LedgerEntry, object_id)
+        request_id: UUID | None = entry.request_id
+        if request_id is None:
+            raise Http404
+
+        def post(form: MoneyForm) -> Posting:
+            return account_refund(
+                request_id=request_id,
+                operation=str(form.cleaned_data["operation"]),
+                amount_nano=form.amount_nano,
+                reason=form.cleaned_data["reason"],
+                actor=request.user.get_username(),
+            )
+
+        return self.money_page(
+            request,
+            entry,
+            title=_("Refund request"),
+            permission="billing.refund_request",
+            balance_nano=entry.account.balance_nano,
+            post=post,
+            amount_max_nano=refundable_nano(request_id),
+        )
 
     def lookup_allowed(self, lookup: str, value: str, request: object = None) -> bool:
         return lookup == "account__id__exact" or bool(super().lookup_allowed(lookup, value, request))
@@ -76,3 +193,21 @@ class LedgerEntryAdmin(RecordAdmin):
     @display(description=_("balance after (USD)"))
     def shown_balance(self, entry: LedgerEntry) -> str:
         return usd_text(entry.balance_after_nano)
+
+
+@admin.register(LedgerDrift)
+class LedgerDriftAdmin(RecordAdmin):
+    """What the hourly check found. Rows resolve by themselves when a later check finds them right."""
+
+    list_display = ("found_at", "kind", "place", "expected", "found", "seen_at", "resolved_at")
+    list_filter = (("resolved_at", EmptyFieldListFilter), "kind")
+    ordering = ("-id",)
+    search_fields = ("place",)
+    fields = ("kind", "place", "account", "expected", "found", "found_at", "seen_at", "resolved_at")
+
+
+def _found(model: type[_Row], object_id: str) -> _Row:
+    """Errors: Http404, for an id that is none, too."""
+    if not object_id.isdecimal() or len(object_id) > 18:
+        raise Http404
+    return get_object_or_404(model, pk=object_id)

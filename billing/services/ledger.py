@@ -73,6 +73,12 @@ def account_open(*, tenant: Tenant, balance_usd: Decimal) -> AccountOpening:
     return AccountOpening(account, posted=False, warning=_changed(tenant, posting.entry, amount_nano))
 
 
+def account_make(*, tenant_id: int) -> Account:
+    """The tenant's account, without an entry if it is new."""
+    with transaction.atomic():
+        return accounts_lock([tenant_id]).by_tenant[tenant_id]
+
+
 def account_top_up(*, tenant_id: int, operation: str, amount_nano: int, reason: str, actor: str) -> Posting:
     """Adds money.
 

@@ -82,6 +82,7 @@ MATRIX = {
     "billing.costprice": Row(*PRICED, make=a_cost_price),
     "billing.groupmultiplier": Row(*PRICED, make=a_multiplier),
     "billing.account": Row(only(SUPER, BILLING)),
+    "billing.ledgerdrift": Row(only(SUPER, BILLING)),
     "billing.ledgerentry": Row(only(SUPER, BILLING)),
     "billing.deadoutcome": Row(only(SUPER, OPERATOR, BILLING)),
     "billing.usagedaily": Row(only(SUPER, OPERATOR, BILLING, VIEWER)),
