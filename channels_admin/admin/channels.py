@@ -19,7 +19,9 @@ from unfold.decorators import display
 
 from channels_admin.admin.base import CONCURRENCY_FIELDS, ROUTE_STATUS_LABELS, ConfiguredAdmin
 from channels_admin.admin.filters import GroupFilter, ModelFilter, TagFilter
+from channels_admin.admin.health import HealthAdmin
 from channels_admin.admin.upstream_keys import PASTED, pasted_keys_check, pasted_keys_field, tell_added
+from channels_admin.health import RouteKind
 from channels_admin.models import Channel, UpstreamKey
 from channels_admin.services import channel_create, channel_set_status, channel_update, upstream_keys_add
 from channels_admin.statuses import RouteStatus
@@ -64,7 +66,8 @@ class UpstreamKeyInline(TabularInline):
 
 
 @admin.register(Channel)
-class ChannelAdmin(ConfiguredAdmin):
+class ChannelAdmin(HealthAdmin, ConfiguredAdmin):
+    route_kind = RouteKind.CHANNEL
     form = ChannelForm
     list_display = [
         "name",
@@ -85,7 +88,7 @@ class ChannelAdmin(ConfiguredAdmin):
     map_fields = ("model_mapping", "header_overrides", "parameter_overrides")
     readonly_fields = ["status", "status_reason", "status_changed_at", "created_at"]
     inlines = [UpstreamKeyInline]
-    actions = ["enable_channels", "disable_channels", "close_channels"]
+    actions = ["enable_channels", "disable_channels", "clear_cooldowns", "close_channels"]
     fieldsets = [
         (_("Connection"), {"fields": ["name", "kind", "base_url", "proxy_url", PASTED, "key_mode"]}),
         (

@@ -17,6 +17,8 @@ from unfold.decorators import display
 
 from channels_admin.admin.base import ROUTE_STATUS_LABELS, ConfiguredAdmin, adopt
 from channels_admin.admin.fields import LinesField, WriteOnlyTextarea
+from channels_admin.admin.health import HealthAdmin
+from channels_admin.health import RouteKind
 from channels_admin.models import UpstreamKey
 from channels_admin.services import upstream_key_set_status, upstream_keys_add
 from channels_admin.services.upstream_keys import UpstreamKeysAdded, upstream_key_check
@@ -69,13 +71,14 @@ class UpstreamKeyAddForm(UpstreamKeyModelForm):
 
 
 @admin.register(UpstreamKey)
-class UpstreamKeyAdmin(ConfiguredAdmin):
+class UpstreamKeyAdmin(HealthAdmin, ConfiguredAdmin):
+    route_kind = RouteKind.KEY
     list_display = ["label", "channel", "shown_status", "status_reason", "status_changed_at"]
     list_filter = ["status", "channel"]
     list_select_related = ["channel"]
     search_fields = ["label", "channel__name"]
     autocomplete_fields = ["channel"]
-    actions = ["enable_upstream_keys", "disable_upstream_keys", "close_upstream_keys"]
+    actions = ["enable_upstream_keys", "disable_upstream_keys", "clear_cooldowns", "close_upstream_keys"]
     shown = ("label", "channel", "status", "status_reason", "status_changed_at", "created_at")
 
     def get_fields(self, request: HttpRequest, obj: UpstreamKey | None = None) -> list[str]:
