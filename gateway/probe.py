@@ -130,7 +130,12 @@ class _Recorder:
 
 class _Control:
     def __init__(self, patience_s: float) -> None:
-        self._flags = RelayFlags(header_timeout_s=patience_s, non_stream_timeout_s=patience_s, retry_times=0)
+        self._flags = RelayFlags(
+            header_timeout_s=patience_s,
+            non_stream_timeout_s=patience_s,
+            channel_retry_times=0,
+            retry_times=0,
+        )
 
     def flags(self) -> RelayFlags:
         return self._flags
@@ -140,7 +145,10 @@ class _Control:
 
 
 def _patient(channel: Channel, patience_s: float) -> Channel:
-    """The channel with the probe's timers: its own may be meant for answers of an hour."""
+    """The channel with one key, so that there is one attempt, and with the probe's timers.
+
+    Its own may be meant for answers of an hour.
+    """
     policy: StreamPolicy = replace(
         channel.policy,
         header_timeout_s=patience_s,
@@ -154,6 +162,7 @@ def _patient(channel: Channel, patience_s: float) -> Channel:
     is_forced = policy.stream_policy is StreamMode.FORCE_STREAM
     return replace(
         channel,
+        keys=channel.keys[:1],
         policy=policy,
         connect_timeout_s=min(channel.connect_timeout_s, patience_s),
         non_stream_timeout_s=patience_s * TOTAL_FACTOR if is_forced else patience_s,

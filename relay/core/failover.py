@@ -149,8 +149,7 @@ class Walk:
             self._repeats += 1
         else:
             self._repeats = 0
-            at = next(at for at, key in enumerate(self._rest) if key.id == step.key.id)
-            self._rest = self._rest[at + 1 :]
+            self._rest = self._rest[self._rest.index(step.key) + 1 :]
         self.current = step
 
     def _reach(self, failure: AttemptFailed, flags: RelayFlags) -> Reach:
@@ -254,14 +253,16 @@ def _ordered(
     """The channel of `first` before all others. Fallback models stand in for replayable requests only."""
     if traits.draws or not traits.is_replayable:
         candidates = [candidate for candidate in candidates if candidate.model == traits.model]
-    if first is None:
+    if first is None or (candidates and candidates[0].channel is first[0]):
         return candidates
     channel = first[0]
     chosen = next((one for one in candidates if one.channel is channel), Candidate(channel, traits.model))
     return [chosen, *(one for one in candidates if one is not chosen)]
 
 
-def _beginning_with(first: UpstreamKey, keys: Sequence[UpstreamKey]) -> tuple[UpstreamKey, ...]:
+def _beginning_with(first: UpstreamKey, keys: tuple[UpstreamKey, ...]) -> tuple[UpstreamKey, ...]:
     """The same round, begun at this key."""
-    at = next((at for at, key in enumerate(keys) if key.id == first.id), None)
-    return (first, *keys) if at is None else (*keys[at:], *keys[:at])
+    if first not in keys:
+        return (first, *keys)
+    at = keys.index(first)
+    return keys[at:] + keys[:at] if at else keys

@@ -9,7 +9,7 @@ import msgspec
 from relay.core.errors import AttemptFailed
 from relay.core.failover import Candidate, Kind, Step, Traits, Walk
 from relay.core.request import RelayRequest
-from relay.core.types import NO_CEILINGS, Channel, UpstreamKey
+from relay.core.types import NO_CEILINGS, Ceilings, Channel, UpstreamKey
 
 if TYPE_CHECKING:
     from relay.upstream.engine import Engine
@@ -117,7 +117,8 @@ class Choices:
         return Choice(steps[taken], number if _is_limited(*pairs[taken]) else None)
 
     def _is_admitted(self, step: Step) -> bool:
-        return self._first is not None and (step.candidate.channel, step.key) == self._first
+        first = self._first
+        return first is not None and step.candidate.channel is first[0] and step.key is first[1]
 
     def _drop_admission_lease(self, step: Step | None) -> None:
         """Admission leased a place that the first attempt does not take: it was disabled meanwhile."""
@@ -178,4 +179,8 @@ def traits_of(request: RelayRequest) -> Traits:
 
 
 def _is_limited(channel: Channel, key: UpstreamKey) -> bool:
-    return channel.ceilings != NO_CEILINGS or key.ceilings != NO_CEILINGS
+    return _has_any(channel.ceilings) or _has_any(key.ceilings)
+
+
+def _has_any(ceilings: Ceilings) -> bool:
+    return ceilings is not NO_CEILINGS and ceilings != NO_CEILINGS
