@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 from django.db.models import Field
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
 
@@ -22,7 +23,7 @@ _TIERS_HELP = _(
 )
 _RATES_HELP = _(
     'USD per picture by size/quality, size or quality, as JSON: {"1024x1024/high": "0.167", "low": "0.011"}. '
-    "Any other picture costs “per image”; with neither, it is paid by its tokens."
+    "Any other picture costs “per image”; without that it is paid by its tokens, else as the dearest rate."
 )
 
 
@@ -54,12 +55,18 @@ def price_formfield(db_field: Field[Any, Any]) -> forms.Field | None:
     """The form field of a price's column; None for columns that are shown as everywhere."""
     if db_field.name in PART_NAMES:
         return UsdField(
-            label=db_field.verbose_name, required=False, min_value=0, max_digits=15, decimal_places=9
+            label=capfirst(db_field.verbose_name),
+            required=False,
+            min_value=0,
+            max_digits=15,
+            decimal_places=9,
         )
     if db_field.name == "tiers":
-        return TiersField(label=db_field.verbose_name, required=False, initial=list, help_text=_TIERS_HELP)
+        return TiersField(
+            label=capfirst(db_field.verbose_name), required=False, initial=list, help_text=_TIERS_HELP
+        )
     if db_field.name == "image_rates":
         return ImageRatesField(
-            label=db_field.verbose_name, required=False, initial=dict, help_text=_RATES_HELP
+            label=capfirst(db_field.verbose_name), required=False, initial=dict, help_text=_RATES_HELP
         )
     return None
