@@ -13,6 +13,7 @@ from channels_admin.services import api_key_close, channel_update, tenant_set_st
 from channels_admin.statuses import AccessStatus
 from gateway.api import api
 from tests.factories.channels import a_tenant, an_api_key
+from tests.factories.money import a_funded_tenant
 
 MODEL = "org/echo-0"
 
@@ -126,7 +127,7 @@ def _callers(gateway) -> dict[str, str | None]:
         "wrong address": an_api_key(tenant, allowed_networks=["203.0.113.0/24"])[1],
         "without the model": an_api_key(tenant, allowed_models=["another"])[1],
         "other group": an_api_key(a_tenant(group="elsewhere"))[1],
-        "other tenant": an_api_key(a_tenant())[1],
+        "other tenant": an_api_key(a_funded_tenant())[1],
         "owner": gateway.key,
     }
 
