@@ -105,19 +105,19 @@ class AnthropicInspector:
             or self.facts.terminal_seen
         ):
             return 0, 0
-        events = data[len(_BEFORE) : -2].replace(_BETWEEN, b",")
+        events, line_ends = data[len(_BEFORE) : -2], data.count(b"\n")
         try:
-            deltas = strict_events(b"[" + events + b"]")
+            if line_ends == 3:
+                deltas = [strict_event(events)]
+            else:
+                deltas = strict_events(b"[" + events.replace(_BETWEEN, b",") + b"]")
         except (ValueError, RecursionError):
             self._plain_misses += 1
             return 0, 0
-        if 3 * len(deltas) != data.count(b"\n"):
-            return 0, 0
         texts = list(map(_plain_text, deltas))
-        if not all(texts):
+        if 3 * len(deltas) != line_ends or not all(texts):
             return 0, 0
-        for text in texts:
-            self._receive(text)
+        self._receive("".join(texts))
         return len(deltas), len(data)
 
     def closing(self) -> bytes:
