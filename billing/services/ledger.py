@@ -183,10 +183,11 @@ def _post_once(locked: LockedAccounts, draft: EntryDraft) -> Posting:
     Another account's entry of this source, posted in this very moment, makes the insert fail: the same
     operation for two accounts is nothing that may work.
     """
-    before = LedgerEntry.objects.select_related("account").filter(source=draft.source).first()
-    if before is not None:
+    entries = LedgerEntry.objects.select_related("account").filter(source=draft.source)
+    if (before := entries.first()) is not None:
         return Posting(before, posted=False)
-    return Posting(entries_post(locked, [draft])[0], posted=True)
+    entries_post(locked, [draft])
+    return Posting(entries.get(), posted=True)
 
 
 def _checked(operation: str) -> str:

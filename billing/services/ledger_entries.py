@@ -53,15 +53,13 @@ def accounts_lock(tenant_ids: Collection[int]) -> LockedAccounts:
     return LockedAccounts({row.tenant_id: row for row in rows}, database_now())
 
 
-def entries_post(accounts: LockedAccounts, drafts: Sequence[EntryDraft]) -> list[LedgerEntry]:
+def entries_post(accounts: LockedAccounts, drafts: Sequence[EntryDraft]) -> None:
     """Appends the entries in their order, with two statements for any number of them.
 
     Errors: `IntegrityError` when a source was posted before; the caller's transaction is over then.
     """
-    entries = [_next_entry(accounts, draft) for draft in drafts]
-    rows_insert(entries)
+    rows_insert([_next_entry(accounts, draft) for draft in drafts])
     _accounts_write({draft.tenant_id: accounts.by_tenant[draft.tenant_id] for draft in drafts}.values())
-    return entries
 
 
 def account_state_of(account: Account) -> AccountState:
