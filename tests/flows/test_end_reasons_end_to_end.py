@@ -15,6 +15,12 @@ from gateway import wiring
 from tests.factories.channels import a_policy
 
 
+@pytest.fixture(autouse=True)
+def no_repeats(monkeypatch):
+    """One attempt a request, so that the request ends as its upstream behaves."""
+    monkeypatch.setenv("CHANNEL_RETRY_TIMES", "0")
+
+
 @dataclass(frozen=True)
 class Row:
     """text: what of the answer the client has when it ends. error: it is told of a failure."""
