@@ -21,7 +21,7 @@ from gateway.api import errors
 from gateway.front.request import ClientRequest, client_request
 from gateway.responses import RelayAnswer
 from relay.core import failover
-from relay.core.dialects.base import Ask, Dialect, ReadsForms
+from relay.core.dialects.base import Ask, Dialect, ReadsForms, ReadsTargets
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
 from relay.core.headers import strip_credentials
@@ -110,7 +110,8 @@ async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect, routes: 
         raise Refusal(415, message, code="unsupported_content_encoding")
     family = classify(path)
     await http.read_body()
-    ask = _parsed(http, dialect)
+    query = strip_credentials(http.scope["query_string"].decode("ascii", "replace"))
+    ask = _parsed(http, dialect, path, query)
     idempotency_key = _header(http, b"idempotency-key")
     route = routes.find(caller.group, ask.model)
     return RelayRequest(
@@ -118,7 +119,7 @@ async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect, routes: 
         caller=caller,
         method=method,
         path=path,
-        query=strip_credentials(http.scope["query_string"].decode("ascii", "replace")),
+        query=query,
         headers=tuple(http.relay_headers),
         body=http.body,
         family=family,
@@ -138,7 +139,9 @@ async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect, routes: 
     )
 
 
-def _parsed(http: ClientRequest, dialect: Dialect) -> Ask:
+def _parsed(http: ClientRequest, dialect: Dialect, path: str, query: str) -> Ask:
+    if isinstance(dialect, ReadsTargets):
+        return dialect.parse_call(path, query, http.body)
     content_type = http.wire.get(b"content-type", b"").decode("latin-1")
     if is_form(content_type) and isinstance(dialect, ReadsForms):
         return dialect.parse_form(http.body, content_type)

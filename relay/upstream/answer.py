@@ -4,30 +4,36 @@ import asyncio
 
 import msgspec
 
+from relay.core.dialects.base import EVENT_STREAM, StreamForm
 from relay.core.errors import Refusal
 from relay.upstream.pump import Pump
 
-SSE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
+_UNBUFFERED = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+_STREAM_OWN = frozenset(
+    {b"content-type", b"cache-control", b"x-accel-buffering", b"content-length", b"content-encoding"}
 )
-_STREAM_OWN = frozenset(name for name, _ in SSE_HEADERS) | {b"content-length", b"content-encoding"}
 
 
 class Head(msgspec.Struct, frozen=True):
-    """body: None when the answer is pumped."""
+    """body: None when the answer is pumped. is_event_stream: a failure can be told within the answer.
+
+    keepalive: what is written into such a stream while it is silent.
+    """
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes | None = None
     is_event_stream: bool = False
+    keepalive: bytes = EVENT_STREAM.keepalive
 
 
-def stream_head(upstream_headers: list[tuple[bytes, bytes]], status: int = 200) -> Head:
-    """An SSE head: the upstream's own headers that may pass, never a length or a coding."""
+def stream_head(
+    upstream_headers: list[tuple[bytes, bytes]], status: int = 200, form: StreamForm = EVENT_STREAM
+) -> Head:
+    """A stream's head: the upstream's own headers that may pass, never a length or a coding."""
     passed = tuple(pair for pair in upstream_headers if pair[0].lower() not in _STREAM_OWN)
-    return Head(status, SSE_HEADERS + passed, is_event_stream=True)
+    headers = ((b"content-type", form.content_type), *_UNBUFFERED, *passed)
+    return Head(status, headers, is_event_stream=True, keepalive=form.keepalive)
 
 
 class Answer:
@@ -49,7 +55,7 @@ class Answer:
         if self.head.done():
             return
         if head.is_event_stream:
-            self.pump.start_keepalives()
+            self.pump.start_keepalives(head.keepalive)
         self.head.set_result(head)
 
     def refuse(self, refusal: Refusal) -> None:

@@ -71,6 +71,8 @@ def policy_of(request: RelayRequest, channel: Channel) -> StreamPolicy:
 
 def early_commit_s(request: RelayRequest, channel: Channel) -> float:
     """Seconds from the request's receipt to an early start of the answer; 0 = never."""
+    if not request.ask.stream_form.can_begin_with_error:
+        return 0.0
     if not request.ask.stream or not mode_of(request, channel).answers_with_stream:
         return 0.0
     policy = policy_of(request, channel)
@@ -152,8 +154,11 @@ def upstream_request(request: RelayRequest, plan: AttemptPlan, secret: str) -> h
     AttemptFailed (nothing sent) when the channel's settings cannot make one.
     """
     channel = plan.channel
+    path, query = request.path, request.query
+    if request.ask.target is not None:
+        path, query = request.ask.target.at(model=plan.model_sent, stream=plan.mode.asks_for_stream)
     try:
-        target = _target(channel.kind, channel.base_url, request.path, request.query)
+        target = _target(channel.kind, channel.base_url, path, query)
         headers = _headers(request, plan, secret)
     except (KeyError, ValueError, httpx.InvalidURL) as error:
         raise AttemptFailed(

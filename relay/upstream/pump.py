@@ -28,7 +28,7 @@ class Pump:
 
     __slots__ = (
         "_clock", "_deadline", "_finished", "_is_watched", "_item_waiter", "_items",
-        "_keepalive_s", "_last_write_at", "_loop", "_on_write_timeout", "_sends_keepalives",
+        "_keepalive_bytes", "_keepalive_s", "_last_write_at", "_loop", "_on_write_timeout", "_sends_keepalives",
         "_size", "_space_waiter", "_write_began_at", "_write_timeout_s", "_writing", "bytes_out",
         "keepalives",
     )  # fmt: skip
@@ -45,6 +45,7 @@ class Pump:
         self._loop = asyncio.get_running_loop()
         self._on_write_timeout = on_write_timeout
         self._keepalive_s = keepalive_s
+        self._keepalive_bytes = KEEPALIVE
         self._write_timeout_s = write_timeout_s
         self._items: deque[bytes] = deque()
         self._size = 0
@@ -114,9 +115,10 @@ class Pump:
         """What was taken last was the last: nothing waits, and nothing will be put."""
         return self._finished and not self._items
 
-    def start_keepalives(self) -> None:
-        """From now on an SSE answer is under way."""
+    def start_keepalives(self, keepalive: bytes = KEEPALIVE) -> None:
+        """From now on a stream is under way. keepalive: what stands for one in it."""
         self._sends_keepalives = True
+        self._keepalive_bytes = keepalive
         self._last_write_at = self._clock.now()
         self._watch()
 
@@ -172,9 +174,9 @@ class Pump:
 
     def _keepalive(self) -> bytes:
         self.keepalives += 1
-        self.bytes_out += len(KEEPALIVE)
+        self.bytes_out += len(self._keepalive_bytes)
         self.begin_write()
-        return KEEPALIVE
+        return self._keepalive_bytes
 
     # One timer looks from time to time, often enough to be in time; a write only notes when it began.
 

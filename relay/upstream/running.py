@@ -285,7 +285,8 @@ class RunningRequest:
         after_s = early_commit_s(self.request, self._candidates[0].channel) if self._candidates else 0.0
         if after_s > 0:
             self._early_commit = self._engine.clock.call_at(
-                self.request.received_at + after_s, lambda: self._answer.begin(stream_head([]))
+                self.request.received_at + after_s,
+                lambda: self._answer.begin(stream_head([], form=self.request.ask.stream_form)),
             )
 
 

@@ -4,6 +4,7 @@ A dialect knows how a client asks and how an answer looks on the wire; it does n
 into the relay: a frame it cannot read becomes a soft error.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,7 +15,7 @@ import msgspec
 from relay.core.errors import Refusal
 from relay.core.estimate import ReceivedText
 from relay.core.outcomes import SoftError
-from relay.core.sse import Event
+from relay.core.sse import KEEPALIVE, Event
 from relay.core.usage import TokenUsage
 
 SOFT_ERRORS_KEPT = 20
@@ -67,6 +68,9 @@ class StreamFacts:
     terminal_required: bool = True
     """False where the protocol is not known (pass-through): a clean end of the body is then the end mark,
     so the stream is `completed` without a terminal and is never `incomplete`."""
+    ends_with_body: bool = False
+    """The protocol has no end mark: once every choice has finished, a clean end of the body is it. A finish
+    alone says little there (Gemini goes on after one when it has run a tool), so nothing is timed by it."""
     error: UpstreamError | None = None
     model: str = ""
     received: ReceivedText = field(default_factory=ReceivedText)
@@ -76,6 +80,11 @@ class StreamFacts:
     """The upstream began to run a tool itself (search, code, MCP): the request must not be asked again."""
     soft_error_count: int = 0
     soft_errors: list[SoftError] = field(default_factory=list)
+
+    @property
+    def is_whole_at_end(self) -> bool:
+        """Of a protocol that is known: whether the answer is whole if the body ends here."""
+        return self.terminal_seen or (self.ends_with_body and self.every_choice_finished)
 
     def add_soft_error(self, error_class: str, offset: int) -> None:
         self.soft_error_count += 1
@@ -136,6 +145,25 @@ class Aggregator(Protocol):
         ...
 
 
+class StreamForm(msgspec.Struct, frozen=True):
+    """How a stream is written for the client. keepalive: bytes that its clients skip between two events."""
+
+    content_type: bytes = b"text/event-stream; charset=utf-8"
+    keepalive: bytes = KEEPALIVE
+    can_begin_with_error: bool = True
+
+
+EVENT_STREAM = StreamForm()
+
+
+class Target(Protocol):
+    """Where a request goes in a protocol that names model and form in the path."""
+
+    def at(self, *, model: str, stream: bool) -> tuple[str, str]:
+        """Path, and query without `?`, for this model, streamed or not."""
+        ...
+
+
 class Ask(msgspec.Struct, frozen=True):
     """A parsed request body, as far as the relay needs it.
 
@@ -162,6 +190,9 @@ class Ask(msgspec.Struct, frozen=True):
     """Whatever comes passes as it came: a stream, JSON or sound. Stream policies do not apply."""
     known_usage: TokenUsage | None = None
     """What the request alone tells of its usage: characters to be spoken."""
+    stream_form: StreamForm = EVENT_STREAM
+    target: Target | None = None
+    """None = the client's own path and query."""
 
 
 @runtime_checkable
@@ -171,6 +202,21 @@ class ReadsForms(Protocol):
     def parse_form(self, body: bytes, content_type: str) -> Ask:
         """Raises `Refusal` (400) naming the field; time linear in the body's size."""
         ...
+
+
+class ReadsTargets(ABC):
+    """A dialect in which the path and the query are part of what is asked.
+
+    To be inherited from and not a protocol: each request is put to it, and `isinstance` takes microseconds
+    for a protocol.
+    """
+
+    @abstractmethod
+    def parse_call(self, path: str, query: str, body: bytes) -> Ask:
+        """Instead of `parse_request`. path: normalised, percent-encoding kept; query: without credentials.
+
+        Raises `Refusal` (400, 404) naming the field; bounded time for any input.
+        """
 
 
 class Dialect(Protocol):

@@ -117,7 +117,8 @@ class EventReader:
         if valid:
             attempt.events += valid
             attempt.note_valid_event()  # events of one read came together: one time stamp
-        if self.facts.every_choice_finished and attempt.state.phase is Phase.STREAMING:
+        facts = self.facts
+        if facts.every_choice_finished and not facts.ends_with_body and attempt.state.phase is Phase.STREAMING:
             attempt.state.apply(Signal.CHOICES_FINISHED, attempt.clock.now())
 
 

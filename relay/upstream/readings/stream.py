@@ -34,7 +34,8 @@ class StreamRelay:
         self._reader = EventReader(attempt)
         self._facts = attempt.facts
         self._pump = attempt.answer.pump
-        self._head = stream_head(attempt.headers.passed, attempt.response_status)
+        form = attempt.request.ask.stream_form
+        self._head = stream_head(attempt.headers.passed, attempt.response_status, form)
         self._held: list[bytes] = []
         self._held_events = 0
         self._held_bytes = 0
@@ -178,6 +179,9 @@ class StreamRelay:
             self._pump.put_now(self._commit())
         self._pump.put_now(b"".join(rest))
         if self._is_whole:
+            if self._facts.ends_with_body:
+                self._facts.terminal_seen = True
+                self._pump.put_now(self._reader.inspector.closing())
             return EndReason.COMPLETED
         if self._facts.every_choice_finished:
             return self._end_without_terminal()
@@ -186,7 +190,8 @@ class StreamRelay:
     @property
     def _is_whole(self) -> bool:
         """At the end of the body: the protocol's end mark was seen, or it has none."""
-        return self._facts.terminal_seen or not self._facts.terminal_required
+        facts = self._facts
+        return facts.is_whole_at_end or not facts.terminal_required
 
     def _end_without_terminal(self) -> EndReason:
         self._attempt.is_processed = True

@@ -40,7 +40,7 @@ async def read_exploded(attempt: Attempt) -> EndReason:
     if attempt.headers.media_type == EVENT_STREAM:
         raise AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="stream_for_json")
     body = await _checked_body(attempt)
-    attempt.commit(stream_head(attempt.headers.passed))
+    attempt.commit(stream_head(attempt.headers.passed, form=attempt.request.ask.stream_form))
     await _send_as_events(attempt, body)
     return EndReason.COMPLETED
 
@@ -82,7 +82,8 @@ async def _aggregate(attempt: Attempt) -> EndReason:
             raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
     if not attempt.events:
         raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="no_event")
-    if reader.facts.terminal_seen:
+    if reader.facts.is_whole_at_end:
+        reader.facts.terminal_seen = True
         return end(EndReason.COMPLETED)
     if reader.facts.every_choice_finished:
         return end(EndReason.COMPLETED_WITHOUT_TERMINAL)
