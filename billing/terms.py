@@ -8,12 +8,11 @@ import datetime
 from dataclasses import dataclass
 from decimal import Decimal
 
-import msgspec
-
 from billing.core.charging import ESTIMATED, ChargedUsage
 from billing.core.price_book import PriceBook
 from billing.core.prices import MultiplierRow, PriceRow
 from billing.core.pricing import ONE, cost_of, hold_of
+from relay.core.dialects.members import text
 from relay.core.estimate import input_bound
 from relay.core.limits_asked import limits_asked
 from relay.core.outcomes import RequestOutcome
@@ -23,16 +22,6 @@ from relay.core.usage import TokenUsage
 DEFAULT_OUTPUT_TOKENS = 4_096
 """Set aside for one answer when the client names no limit. What an answer exceeds, its checkpoints set
 aside."""
-
-
-class _Picture(msgspec.Struct, gc=False):
-    """https://platform.openai.com/docs/api-reference/images/create."""
-
-    size: str | None = None
-    quality: str | None = None
-
-
-_picture = msgspec.json.Decoder(_Picture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +71,7 @@ def terms_of(request: RelayRequest, book: PriceBook, now: datetime.datetime) -> 
     group, model = request.caller.group, request.ask.model
     size, quality = _picture_asked(request) if request.is_image else ("", "")
     return Terms(
-        price=book.price(model, group, now, path=request.path),
+        price=book.price(model, group, now, path=request.path) if request.ask.is_charged else None,
         multiplier=book.multiplier(group, now),
         book=book,
         admitted_at=now,
@@ -99,7 +88,7 @@ def hold_nano(request: RelayRequest, terms: Terms) -> int:
     return hold_of(
         terms.price,
         terms.factor,
-        input_tokens=input_bound(len(request.body)),
+        input_tokens=input_bound(request.prompt_bytes),
         output_tokens=0 if request.is_image else asked.output or DEFAULT_OUTPUT_TOKENS,
         choices=asked.choices,
         images=asked.choices if request.is_image else 0,
@@ -109,8 +98,6 @@ def hold_nano(request: RelayRequest, terms: Terms) -> int:
 
 
 def _picture_asked(request: RelayRequest) -> tuple[str, str]:
-    try:
-        asked = _picture.decode(request.body)
-    except (msgspec.MsgspecError, RecursionError):
-        return "", ""
-    return asked.size or "", asked.quality or ""
+    """https://platform.openai.com/docs/api-reference/images/create, as JSON or as a form."""
+    fields = request.ask.fields
+    return text(fields.get("size")), text(fields.get("quality"))

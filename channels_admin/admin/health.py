@@ -51,13 +51,13 @@ def _health_column(kind: RouteKind) -> Callable[[Model], tuple[str, str]]:
     """A column that asks the store once for all rows of one page."""
     known: list[Mapping[Route, RouteHealth] | None] = []
 
-    @display(description=_("health"), label=_COLOURS)
     def health(row: Model) -> tuple[str, str]:
         if not known:
             known.append(_states())
         return health_text(known[0], Route(kind, row.pk))
 
-    return health
+    shown: Callable[[Model], tuple[str, str]] = display(description=_("health"), label=_COLOURS)(health)
+    return shown
 
 
 def health_text(states: Mapping[Route, RouteHealth] | None, route: Route) -> tuple[str, str]:

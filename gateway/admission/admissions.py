@@ -65,7 +65,8 @@ class Admissions:
         now = timezone.now()
         terms = terms_of(request, config.prices.book, now)
         flags = config.channels.flag_values
-        if terms.price is None and request.ask.model and not flags["ALLOW_UNPRICED_MODELS"]:
+        needs_price = request.ask.is_charged and request.ask.model and not flags["ALLOW_UNPRICED_MODELS"]
+        if terms.price is None and needs_price:
             raise _counted(model_not_priced(request.ask.model))
         ask = _ask(request, terms, now, choices if asks.has_ceilings(choices) else ())
         limit = _image_limit(request, flags)

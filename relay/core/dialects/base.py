@@ -173,6 +173,8 @@ class Ask(msgspec.Struct, frozen=True):
 
     model: str
     stream: bool = False
+    is_charged: bool = True
+    """False for questions that nobody pays for, such as token counts."""
     has_streamed_form: bool = True
     """False where the protocol answers whole only (token counts, embeddings): `force_stream` leaves it be."""
     include_usage: bool = False
@@ -186,6 +188,8 @@ class Ask(msgspec.Struct, frozen=True):
     """`body` is a multipart form; `fields` are the few of its fields that were read, as JSON."""
     model_span: tuple[int, int] | None = None
     """Where in such a `body` the model's name stands."""
+    prompt_bytes: int | None = None
+    """How much of such a `body` is prompt: its texts, and each file flat. None = all of it."""
     is_raw: bool = False
     """Whatever comes passes as it came: a stream, JSON or sound. Stream policies do not apply."""
     known_usage: TokenUsage | None = None

@@ -28,6 +28,7 @@ def parse_request(body: bytes, *, has_streamed_form: bool = True) -> Ask:
         model=model,
         stream=has_streamed_form and flag(fields, "stream"),
         has_streamed_form=has_streamed_form,
+        is_charged=has_streamed_form,
         include_usage=True,
         fields=fields,
         message_count=counted(fields, "messages"),
