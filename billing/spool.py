@@ -77,6 +77,20 @@ def spool_recover(directory: Path, write: Callable[[Sequence[SettledRecord]], Co
             _logger.error("%s is kept for the next start: %s", path.name, type(error).__name__)  # noqa: TRY400  its text may quote values
 
 
+def spool_holders(directory: Path, request_id: str) -> list[str]:
+    """Names of the files, damaged ones too, that hold a record of this request, or cannot be read."""
+    return [path.name for path in sorted(directory.glob("outcomes-*")) if _may_hold(path, request_id)]
+
+
+def _may_hold(path: Path, request_id: str) -> bool:
+    try:
+        return any(record.request_id == request_id for record in _read(path.read_bytes())[0])
+    except FileNotFoundError:
+        return False  # recorded meanwhile
+    except (OSError, msgspec.MsgspecError):
+        return True
+
+
 def _entry(record: SettledRecord) -> _Entry:
     return _Entry(record.request_id, record.payload, record.account_id, record.amount_nano)
 

@@ -3,10 +3,20 @@
 import msgspec
 import pytest
 
-from billing.outcome_codec import UnreadableOutcome, outcome_decode, outcome_encode
+from billing.admission.open_record import OpenRecord, Settlement
+from billing.outcome_codec import (
+    UnreadableOutcome,
+    open_record_decode,
+    open_record_encode,
+    outcome_decode,
+    outcome_encode,
+    record_decode,
+    settlement_decode,
+    settlement_encode,
+)
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.usage import TokenUsage
-from tests.factories.billing import attempt_make, outcome_make
+from tests.factories.billing import attempt_make, open_record_make, outcome_make, settlement_make
 
 
 def test_there_and_back():
@@ -65,3 +75,91 @@ def test_a_foreign_object_leaves_as_its_class_and_is_refused_by_the_reader():
     broken = outcome_encode(outcome_make(status=object()))
     with pytest.raises(UnreadableOutcome):
         outcome_decode(broken)
+
+
+# ---- settlements and open records
+
+
+def test_settlements_there_and_back():
+    settlement = settlement_make(
+        amount_nano=12, price_id=3, multiplier_id=4, operator_costs_nano={1: 5, 2: 0}, usage_method="o200k"
+    )
+    assert settlement_decode(settlement_encode(settlement)) == settlement
+    assert record_decode(settlement_encode(settlement)) == settlement
+
+
+def test_open_records_there_and_back():
+    record = open_record_make(amount_nano=12, price_id=3)
+    assert open_record_decode(open_record_encode(record)) == record
+    assert record_decode(open_record_encode(record)) == record
+
+
+@pytest.mark.parametrize(("usage", "source"), [(TokenUsage(input=1), "reported"), (None, "none")])
+def test_what_the_previous_release_sent_is_a_settlement_without_a_price(usage, source):
+    outcome = outcome_make(usage=usage)
+    assert settlement_decode(outcome_encode(outcome)) == Settlement(outcome=outcome, usage_source=source)
+    assert outcome_decode(settlement_encode(settlement_make(outcome=outcome))) == outcome
+
+
+def test_payloads_hold_nothing_but_named_fields():
+    """Canary, as above: what travels is named here."""
+    payload = msgspec.msgpack.decode(settlement_encode(settlement_make()))
+    assert set(payload) == {
+        "outcome",
+        "price_id",
+        "multiplier_id",
+        "amount_nano",
+        "usage_source",
+        "usage_method",
+        "operator_costs_nano",
+        "format_version",
+    }
+    payload = msgspec.msgpack.decode(open_record_encode(open_record_make()))
+    assert set(payload) == {
+        "draft",
+        "price_id",
+        "multiplier_id",
+        "amount_nano",
+        "is_estimated",
+        "usage_method",
+        "attempts",
+        "format_version",
+    }
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff",
+        msgspec.msgpack.encode({}),
+        settlement_encode(settlement_make(format_version=2)),
+        settlement_encode(settlement_make(outcome=outcome_make(format_version=2))),
+        open_record_encode(open_record_make(format_version=2)),
+        open_record_encode(open_record_make(draft=outcome_make(format_version=2))),
+    ],
+)
+def test_what_is_neither_is_refused(payload):
+    for decode in (record_decode, settlement_decode, open_record_decode):
+        with pytest.raises(UnreadableOutcome):
+            decode(payload)
+
+
+def test_one_is_not_taken_for_the_other():
+    with pytest.raises(UnreadableOutcome):
+        settlement_decode(open_record_encode(open_record_make()))
+    with pytest.raises(UnreadableOutcome):
+        open_record_decode(settlement_encode(settlement_make()))
+
+
+def test_nothing_stops_a_settlement_from_leaving():
+    outcome = outcome_make(model_asked="a\ud800b")
+    decoded = settlement_decode(
+        settlement_encode(
+            settlement_make(outcome=outcome, amount_nano=10**30, operator_costs_nano={1: 10**30, 2: 7})
+        )
+    )
+    assert decoded.outcome.model_asked == "a?b"
+    assert (decoded.amount_nano, decoded.operator_costs_nano) == (2**63 - 1, {1: 2**63 - 1, 2: 7})
+    record = open_record_encode(OpenRecord(draft=outcome, amount_nano=10**30))
+    assert open_record_decode(record).amount_nano == 2**63 - 1

@@ -6,11 +6,20 @@ import json
 import pytest
 
 from billing.admission import OpenState, RecordState
-from billing.outcome_codec import outcome_encode
+from billing.outcome_codec import open_record_encode, outcome_encode, settlement_encode
 from billing.selectors.requests import open_view, request_view
+from billing.services.requests import requests_record
 from relay.core.end_reasons import EndReason
 from relay.core.usage import TokenUsage
-from tests.factories.billing import attempt_make, outcome_make, outcomes_record, owner_make, request_id_make
+from tests.factories.billing import (
+    attempt_make,
+    open_record_make,
+    outcome_make,
+    outcomes_record,
+    owner_make,
+    request_id_make,
+    settlement_make,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -70,6 +79,42 @@ def test_both_views_agree(owner, outcome):
     settled = open_view(owner.tenant.pk, RecordState(OpenState.SETTLED, outcome_encode(outcome)))
     outcomes_record([outcome])
     assert dataclasses.replace(settled, state="final") == request_view(owner.tenant.pk, outcome.request_id)
+
+
+def test_a_settled_request_tells_what_it_will_cost(owner):
+    settlement = settlement_make(owner, 7, usage_source="estimated")
+    record = RecordState(OpenState.SETTLED, settlement_encode(settlement))
+    settled = open_view(owner.tenant.pk, record)
+    assert (settled.state, settled.cost_nano, settled.estimated) == ("settled", 7, True)
+    requests_record([settlement])
+    assert dataclasses.replace(settled, state="final") == request_view(
+        owner.tenant.pk, settlement.outcome.request_id
+    )
+
+
+def test_a_request_that_runs_elsewhere_is_told_to_run(owner):
+    record = open_record_make(owner)
+    state = RecordState(OpenState.RUNNING, open_record_encode(record), "epoch")
+    view = open_view(owner.tenant.pk, state)
+    assert dataclasses.asdict(view) == {
+        "id": record.draft.request_id,
+        "object": "relay.request",
+        "state": "running",
+    }
+    assert open_view(owner_make().tenant.pk, state) is None
+    assert open_view(owner.tenant.pk, RecordState(OpenState.RUNNING, b"?", "epoch")) is None
+
+
+def test_an_abandoned_request_says_so(owner):
+    record = open_record_make(owner, 5)
+    requests_record([record])
+    view = request_view(owner.tenant.pk, record.draft.request_id)
+    assert (view.state, view.end_reason, view.cost_nano, view.estimated) == (
+        "abandoned",
+        "abandoned",
+        5,
+        True,
+    )
 
 
 def test_another_tenants_request_is_not_there(outcome):
