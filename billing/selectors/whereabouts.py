@@ -39,7 +39,7 @@ def request_ids_of(text: str) -> list[str]:
 
 
 def whereabouts(request_id: str) -> list[Finding]:
-    """Everything that is known, each place asked even if another does not answer. Errors: those of `django.db`."""
+    """Everything that is known; a store that does not answer says so. Errors: those of `django.db`."""
     return [
         *_in_store(request_id),
         *_in_rows(request_id),

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -42,7 +43,7 @@ def test_a_written_request(owner):
     request_id = late.draft.request_id
     requests_record([late])
     requests_record([settlement_make(owner, 2_000_000_000, request_id=request_id)])
-    account_refund(request_id=request_id, operation="op", amount_nano=10**9, reason="r", actor="a")
+    account_refund(request_id=UUID(request_id), operation="op", amount_nano=10**9, reason="r", actor="a")
     text = where(request_id.upper().replace("-", ""))
     assert text.startswith(f"request {request_id}\n")
     assert f"row: final, completed, status 200, tenant {owner.tenant.name}, 2.00 USD, attempts 1" in text
@@ -79,11 +80,11 @@ def test_what_is_not_written_yet(owner, tmp_path):
 def test_a_spool_that_cannot_be_read_is_named(owner, tmp_path):
     settlement = settlement_make(owner, 5)
     requests_record([settlement])
-    path = spool_write(tmp_path, [SettledRecord("x", b"y")])
-    path.chmod(0o600)
-    path.rename(path.with_suffix(".damaged"))
-    path.with_suffix(".damaged").write_bytes(b"")
-    assert "spool" not in where(settlement.outcome.request_id)
+    (tmp_path / "outcomes-1-odd.spool").mkdir()
+    (tmp_path / "outcomes-2-empty.damaged").touch()
+    text = where(settlement.outcome.request_id)
+    assert "spool: outcomes-1-odd.spool" in text
+    assert "empty" not in text
 
 
 @pytest.mark.parametrize(
