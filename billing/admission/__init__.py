@@ -1,9 +1,9 @@
 """Where open records live from admission until their row is written: in this process, or in Redis when
 `REDIS_URL` is set.
 
-`store.py` holds the two interfaces, `open_record.py` the values; `memory/` and `redis/` are one implementation
-each and pass the same contract tests. `mirror.py`, which is imported by whoever starts it, keeps the first as
-rows. Must not import: models.
+`store.py` holds the two interfaces, `open_record.py` the values; `memory/` and `redis/` implement them and
+pass the same contract tests. `mirror.py`, imported by whoever starts it, keeps the first as rows.
+Must not import: models.
 """
 
 from functools import cache
