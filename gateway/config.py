@@ -30,10 +30,9 @@ class ConfigSnapshot:
     channels: ChannelSection
     prices: PriceSection
 
-    @property
-    def priced_models(self) -> frozenset[str]:
+    def priced_models(self, group: str) -> frozenset[str]:
         """Names that have a price now, not one that begins later; patterns and paths are not names."""
-        return self.prices.book.priced_names(timezone.now())
+        return self.prices.book.priced_names(group, timezone.now())
 
     @property
     def version(self) -> int:

@@ -183,7 +183,7 @@ def _candidates(
     if is_allowed and index.is_listed(caller.group, ask.model):
         raise _other_dialect(ask.model)
     channels = [c for c in config.channels.channels.values() if speaks(c.kind, dialect)]
-    models = listed_models(channels, caller.group, caller.allowed_models, config.priced_models)
+    models = listed_models(channels, caller.group, caller.allowed_models, config.priced_models(caller.group))
     raise unknown_model(ask.model, models)
 
 

@@ -76,7 +76,7 @@ class PriceBook:
         by_path = [(row.model, row.group, row) for row in rows if row.model.startswith("/")]
         by_model = [(row.model, row.group, row) for row in rows if not row.model.startswith("/")]
         self._paths, self._models = _Table(by_path), _Table(by_model)
-        self._names = tuple((model, row.effective_from) for model, _, row in by_model if "*" not in model)
+        self._names = tuple(row for model, _, row in by_model if "*" not in model)
         self._costs = _Table([(row.model, str(row.channel_id), row) for row in cost_prices])
         self._multipliers: dict[str, list[MultiplierRow]] = {}
         for row in sorted(multipliers, key=lambda row: row.effective_from, reverse=True):
@@ -110,9 +110,11 @@ class PriceBook:
         """None = 1."""
         return _begun(self._multipliers.get(group, ()), now)
 
-    def priced_names(self, now: datetime.datetime) -> frozenset[str]:
-        """Model names that have a price now, for whichever group; no patterns, no paths."""
-        return frozenset(name for name, begins in self._names if begins <= now)
+    def priced_names(self, group: str, now: datetime.datetime) -> frozenset[str]:
+        """Model names that have a price of their own now for tenants of the group; no patterns, no paths."""
+        return frozenset(
+            row.model for row in self._names if row.group in {"", group} and row.effective_from <= now
+        )
 
     def _period(self, now: datetime.datetime) -> tuple[datetime.datetime, datetime.datetime]:
         """The time around `now` in which no price begins."""

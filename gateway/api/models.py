@@ -32,7 +32,7 @@ def _visible_models(request: HttpRequest, dialect: str | None = None) -> list[st
     config = wiring.current().configuration.current
     known = config.channels.channels.values()
     channels = [channel for channel in known if dialect is None or speaks(channel.kind, dialect)]
-    return listed_models(channels, caller.group, caller.allowed_models, config.priced_models)
+    return listed_models(channels, caller.group, caller.allowed_models, config.priced_models(caller.group))
 
 
 def _is_anthropics(request: HttpRequest) -> bool:

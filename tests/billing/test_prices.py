@@ -169,7 +169,8 @@ def test_models_that_show_as_priced_are_names_in_effect():
     set_price("pattern-*")
     set_price("later", effective_from=datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1))
     price_close(price=set_price("closed").price)
-    assert ConfigSnapshot(load_section(None), load_prices(None)).priced_models == {"named"}
+    snapshot = ConfigSnapshot(load_section(None), load_prices(None))
+    assert snapshot.priced_models("any") == {"named"}
 
 
 # ---- tiers, image rates, cost prices, multipliers

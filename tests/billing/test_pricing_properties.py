@@ -3,7 +3,8 @@
 from decimal import Decimal
 from fractions import Fraction
 
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from billing.core.billable import billable_tokens
@@ -15,6 +16,8 @@ from relay.core.usage import TokenUsage
 INPUT_PARTS = ("cached_input", "cache_write_5m", "cache_write_1h", "audio_input", "image_input")
 OUTPUT_PARTS = ("reasoning", "audio_output", "image_output")
 
+# A busy machine is no failure.
+steady = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 usd = st.decimals(0, Decimal("999999.999999999"), places=9)
 multipliers = st.decimals(0, Decimal(1000), places=6)
 counts = st.none() | st.integers(-5, 2_000_000)
@@ -33,6 +36,7 @@ usages = st.builds(TokenUsage, **dict.fromkeys(TokenUsage.__struct_fields__, cou
 looks = st.sampled_from(["", "1024x1024", "auto"]), st.sampled_from(["", "high", "low"])
 
 
+@steady
 @given(usages, prices, multipliers, *looks)
 def test_nothing_is_negative_and_the_lines_make_up_the_amount(usage, price, multiplier, size, quality):
     cost = cost_of(usage, price, multiplier, size=size, quality=quality)
@@ -46,6 +50,7 @@ def test_nothing_is_negative_and_the_lines_make_up_the_amount(usage, price, mult
         assert Fraction(line.subtotal_usd) == Fraction(line.unit.usd) * line.count / scale
 
 
+@steady
 @given(usages)
 def test_the_parts_add_up_to_the_wholes(usage):
     parts = billable_tokens(usage)
@@ -59,6 +64,7 @@ def test_the_parts_add_up_to_the_wholes(usage):
 disjoint = st.fixed_dictionaries(dict.fromkeys(TOKEN_PARTS, small))
 
 
+@steady
 @given(disjoint, st.fixed_dictionaries(dict.fromkeys(TOKEN_PARTS, usd)), multipliers)
 def test_a_sound_usage_costs_the_sum_of_its_parts(disjoint, values, multiplier):
     """Reckoned another way: parts that are known apart, put together, are charged apart."""
@@ -70,6 +76,7 @@ def test_a_sound_usage_costs_the_sum_of_its_parts(disjoint, values, multiplier):
     assert cost_of(usage, price, multiplier).amount_nano == (2 * exact + 1) // 2
 
 
+@steady
 @given(
     usages,
     flat_prices,
@@ -88,6 +95,7 @@ def test_more_never_costs_less(usage, price, multiplier, name, more):
     assert after >= before
 
 
+@steady
 @given(usages, prices, multipliers, multipliers)
 def test_a_larger_multiplier_never_costs_less(usage, price, one, other):
     low, high = sorted((one, other))
@@ -95,6 +103,7 @@ def test_a_larger_multiplier_never_costs_less(usage, price, one, other):
     assert cost_of(usage, price, Decimal(0)).amount_nano == 0
 
 
+@steady
 @given(
     prices,
     multipliers,
@@ -131,6 +140,7 @@ def test_no_usage_within_the_bounds_costs_more_than_the_hold(  # noqa: PLR0917
     assert cost_of(usage, price, multiplier, size=size, quality=quality).amount_nano <= hold
 
 
+@steady
 @given(
     st.lists(
         st.builds(
