@@ -12,6 +12,7 @@ from billing.admission.mirror import Mirror, mirror_start
 from billing.courier import Courier
 from billing.selectors.accounts import account_state
 from channels_admin.health import health_store
+from channels_admin.selectors.api_keys import AccessChanges
 from gateway.admission import Admissions, OpenRequests
 from gateway.admission.accounts import AccountsPoll
 from gateway.admission.checkpoints import StreamProgress
@@ -23,6 +24,7 @@ from gateway.config import Configuration
 from gateway.front.drain import drain
 from gateway.health_watch import HealthWatch
 from gateway.overload import Overload
+from gateway.revocation import Revocation
 from gateway.schedule import GATEWAY_SCHEDULE
 from gateway.threads import DatabaseThreads
 from gateway.ticker import Ticker
@@ -133,7 +135,12 @@ async def stop() -> None:
 
 async def _build() -> Wiring:
     api_keys = ApiKeyDirectory(lambda: configuration.current.version)
-    configuration = Configuration(api_keys.drop)
+
+    def on_access_change(changes: AccessChanges, version: int) -> None:
+        api_keys.drop(changes, version)
+        revocation.note(changes)
+
+    configuration = Configuration(on_access_change)
     await configuration.start()
     embedded = await _start_embedded() if not settings.REDIS_URL else None
     port = admission_port()
@@ -159,6 +166,7 @@ async def _build() -> Wiring:
         max_event_bytes=settings.SSE_MAX_EVENT_BYTES,
     )
     threads = DatabaseThreads(name="requests", size=2)
+    revocation = Revocation(engine, threads)
     await open_requests.start(StreamProgress(engine.running), lambda one: _exhausted(engine, one))
     overload = Overload(
         is_full=lambda: courier.is_full,

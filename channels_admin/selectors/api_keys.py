@@ -1,9 +1,11 @@
 """Who owns an API key, and which keys and tenants changed since a version."""
 
 import ipaddress
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
+from django.db.models import Q
 from django.utils import timezone
 
 from channels_admin.models import ApiKey, Tenant
@@ -33,6 +35,7 @@ class ApiKeyLookup:
 class AccessChanges:
     """What a cache of callers must drop."""
 
+    api_key_ids: frozenset[int]
     api_key_digests: frozenset[str]
     tenant_ids: frozenset[int]
 
@@ -49,10 +52,18 @@ def caller_by_digest(digest: str) -> ApiKeyLookup:
     return ApiKeyLookup(caller=_caller(api_key), refusal=None)
 
 
+def revoked_api_keys(api_key_ids: Collection[int]) -> frozenset[int]:
+    """Those of these keys that may ask no more: they or their tenants are closed. One query."""
+    closed = Q(status=AccessStatus.CLOSED.value) | Q(tenant__status=AccessStatus.CLOSED.value)
+    return frozenset(ApiKey.objects.filter(closed, pk__in=api_key_ids).values_list("pk", flat=True))
+
+
 def changed_access(since: int) -> AccessChanges:
     """Keys and tenants that a version newer than `since` touched. Two queries."""
+    keys = dict(ApiKey.objects.filter(version__gt=since).values_list("pk", "digest"))
     return AccessChanges(
-        api_key_digests=frozenset(ApiKey.objects.filter(version__gt=since).values_list("digest", flat=True)),
+        api_key_ids=frozenset(keys),
+        api_key_digests=frozenset(keys.values()),
         tenant_ids=frozenset(Tenant.objects.filter(version__gt=since).values_list("pk", flat=True)),
     )
 

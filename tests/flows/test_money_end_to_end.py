@@ -9,11 +9,14 @@ from billing import admission
 from billing.models import Account, LedgerEntry, Price
 from billing.services.prices import price_close
 from channels_admin.services import (
+    api_key_close,
     api_key_update,
     channel_update,
     runtime_flag_set,
+    tenant_set_status,
     tenant_update,
 )
+from channels_admin.statuses import AccessStatus
 from gateway import wiring
 from tests.factories.channels import an_api_key
 from tests.factories.money import a_funded_tenant, a_price
@@ -163,6 +166,25 @@ async def test_a_balance_that_runs_out_ends_the_stream_unfinished(gateway, monke
     row = await gateway.record(heard.request_id)
     assert row.end_reason == "balance_exhausted"
     assert row.cost_nano > 10**7
+
+
+@pytest.mark.parametrize("what", ["key", "tenant"])
+async def test_a_key_that_is_revoked_ends_its_running_stream_which_is_paid(gateway, what):
+    call = await gateway.begin_chat("interval-0.05", text="one two three " * 200, stream=True)
+    async with call:
+        await call.read_until(b"three")
+        if what == "key":
+            await gateway.configure(api_key_close, api_key_id=gateway.api_key.pk)
+        else:
+            await gateway.configure(
+                tenant_set_status, tenant_id=gateway.tenant.pk, status=AccessStatus.CLOSED
+            )
+        heard = await call.rest(within_s=2)
+    assert not heard.is_done
+    assert heard.stream_error is not None
+    row = await gateway.record(heard.request_id)
+    assert row.end_reason == "revoked"
+    assert row.cost_nano > 0
 
 
 @pytest.mark.parametrize(
