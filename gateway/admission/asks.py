@@ -50,4 +50,4 @@ def _rates(what: str, number: int, ceilings: Ceilings, request: RelayRequest) ->
     if ceilings.requests_per_minute:
         yield RateAsk(f"rpm:{what}:{number}", ceilings.requests_per_minute, 1)
     if ceilings.tokens_per_minute:
-        yield RateAsk(f"tpm:{what}:{number}", ceilings.tokens_per_minute, input_bound(len(request.body)))
+        yield RateAsk(f"tpm:{what}:{number}", ceilings.tokens_per_minute, input_bound(request.prompt_bytes))

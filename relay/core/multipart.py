@@ -37,7 +37,12 @@ class FormField(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
-Form = Mapping[str, FormField]
+class Form(msgspec.Struct, frozen=True, gc=False):
+    """fields: the wanted ones, by name. text_bytes: of all values that are no files. files: how many are."""
+
+    fields: Mapping[str, FormField]
+    text_bytes: int
+    files: int
 
 
 def is_form(content_type: str) -> bool:
@@ -45,10 +50,10 @@ def is_form(content_type: str) -> bool:
 
 
 def read_form(body: bytes, content_type: str, wanted: Collection[str]) -> Form:
-    """The text fields named in `wanted`, as far as they are there. Time is linear in the body's size.
+    """The text fields named in `wanted`, as far as they are there, and what the form is made of.
 
-    Raises `Refusal` (400): broken framing, too many parts, and a wanted name that stands twice, belongs to
-    a file, or is given in a way that readers disagree about.
+    Time is linear in the body's size. Raises `Refusal` (400): broken framing, too many parts, and a wanted
+    name that stands twice, belongs to a file, or is given in a way that readers disagree about.
     """
     boundary = _boundary(content_type)
     if body.count(b"\r\n--" + boundary) > MAX_PARTS:
@@ -61,7 +66,7 @@ def read_form(body: bytes, content_type: str, wanted: Collection[str]) -> Form:
         raise _refused("its framing is broken") from None
     if not reader.is_complete:
         raise _refused("its last boundary is missing")
-    return reader.fields
+    return Form(reader.fields, reader.text_bytes, reader.files)
 
 
 @dataclass(slots=True)
@@ -77,6 +82,8 @@ class _Reader:
 
     def __init__(self, body: bytes, wanted: frozenset[str]) -> None:
         self.fields: dict[str, FormField] = {}
+        self.text_bytes = 0
+        self.files = 0
         self.is_complete = False
         self._body = body
         self._wanted = wanted
@@ -119,9 +126,12 @@ class _Reader:
         names = _NAME.findall(_QUOTED.sub('""', disposition))
         if names != [""] or "\\" in options.get("name", ""):
             raise _refused("a part has not exactly one plain name")
+        is_file = "filename" in options or "filename*" in disposition.lower()
+        self.files += is_file
+        self.text_bytes += 0 if is_file else part.end - part.start
         name = options.get("name", "")
         if name in self._wanted:
-            self._take(name, part, is_file="filename" in options or "filename*" in disposition.lower())
+            self._take(name, part, is_file=is_file)
 
     def _take(self, name: str, part: _Part, *, is_file: bool) -> None:
         if name in self.fields:

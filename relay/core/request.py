@@ -32,3 +32,9 @@ class RelayRequest(msgspec.Struct, frozen=True, kw_only=True):
     client_request_id: str = ""
     route: ModelRoute | None = None
     """What is configured for the model that was asked for."""
+
+    @property
+    def prompt_bytes(self) -> int:
+        """How much of the body may become tokens; of a form, not its files."""
+        known = self.ask.prompt_bytes
+        return len(self.body) if known is None else known

@@ -32,14 +32,19 @@ def test_fields_are_read_where_they_stand(place):
     parts = [FILE, named("prompt", "größe".encode())]
     parts.insert(place, named("model", b"whisper-1"))
     body = form(*parts)
-    field = read_form(body, TYPE, WANTED)["model"]
+    field = read_form(body, TYPE, WANTED).fields["model"]
     assert field.text == "whisper-1"
     assert body[field.start : field.end] == b"whisper-1"
 
 
 def test_only_what_is_wanted_is_read():
-    assert read_form(form(FILE, named("prompt", b"x" * 100_000)), TYPE, WANTED) == {}
-    assert read_form(b"--XyZ--\r\n", TYPE, WANTED) == {}
+    assert read_form(form(FILE, named("prompt", b"x" * 100_000)), TYPE, WANTED).fields == {}
+    assert read_form(b"--XyZ--\r\n", TYPE, WANTED).fields == {}
+
+
+def test_texts_are_measured_and_files_counted():
+    read = read_form(form(FILE, named("prompt", b"x" * 5_000), FILE, named("model", b"m")), TYPE, WANTED)
+    assert (read.text_bytes, read.files) == (5_001, 2)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +58,7 @@ def test_only_what_is_wanted_is_read():
     ],
 )
 def test_ways_to_write_the_name(head):
-    assert read_form(form((head, b"m")), TYPE, WANTED)["model"].text == "m"
+    assert read_form(form((head, b"m")), TYPE, WANTED).fields["model"].text == "m"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +116,10 @@ def test_a_boundary_must_be_one(content_type):
 
 def test_a_quoted_boundary():
     body = form(named("model", b"m"))
-    assert read_form(body, 'multipart/form-data; charset=utf-8; Boundary="XyZ"', WANTED)["model"].text == "m"
+    assert (
+        read_form(body, 'multipart/form-data; charset=utf-8; Boundary="XyZ"', WANTED).fields["model"].text
+        == "m"
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,11 +145,11 @@ def test_hostile_bodies_take_bounded_time(filler):
     body = form(named("file", filler, '; filename="f"'))
     began = time.perf_counter()
     with contextlib.suppress(Refusal):
-        assert read_form(body, TYPE, WANTED) == {}
+        assert read_form(body, TYPE, WANTED).fields == {}
     assert time.perf_counter() - began < 1
 
 
 def test_too_many_parts():
     with pytest.raises(Refusal, match=str(MAX_PARTS)):
         read_form(form(*[named("x", b"")] * (MAX_PARTS + 1)), TYPE, WANTED)
-    assert read_form(form(*[named("x", b"")] * (MAX_PARTS - 1)), TYPE, WANTED) == {}
+    assert read_form(form(*[named("x", b"")] * (MAX_PARTS - 1)), TYPE, WANTED).fields == {}

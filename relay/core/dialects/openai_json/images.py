@@ -39,6 +39,7 @@ class Images(AsSent):
             body=body,
             is_form=True,
             model_span=form.model_span,
+            prompt_bytes=form.prompt_bytes,
             is_raw=True,
         )
 

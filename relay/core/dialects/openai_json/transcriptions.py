@@ -58,6 +58,7 @@ class Transcriptions(AsSent):
             body=body,
             is_form=True,
             model_span=form.model_span,
+            prompt_bytes=form.prompt_bytes,
             is_raw=is_raw,
         )
 

@@ -7,6 +7,7 @@ import pytest
 from relay.core.dialects import IMAGES, SPEECH, TRANSCRIPTIONS, VECTORS
 from relay.core.dialects.base import AggregationFailed, EventKind, ReadsForms
 from relay.core.errors import Refusal
+from relay.core.estimate import BYTES_PER_TOKEN, MEDIA_TOKENS
 from relay.core.usage import TokenUsage
 from tests.relay.core.dialects.openai_chat_samples import events_of
 from tests.relay.core.dialects.responses_samples import events_of as cut_events_of
@@ -102,6 +103,12 @@ class TestForms:
             "model": "m", "stream": "True", "n": 2, "size": "1024x1024",
         }  # fmt: skip
         assert built(dialect, ask, overrides={"x": 1}) == body
+
+    def test_a_file_is_a_prompt_of_its_own_size_to_nobody(self, dialect):
+        """What is held for a request goes by its prompt: a recording of 20 MB is not 7 million tokens."""
+        ask = dialect.parse_form(form(("model", b"m"), ("prompt", b"x" * 600)), FORM_TYPE)
+        assert ask.prompt_bytes == 601 + MEDIA_TOKENS * BYTES_PER_TOKEN
+        assert dialect.parse_request(b'{"model":"m"}').prompt_bytes is None
 
     def test_only_the_models_name_changes(self, dialect):
         body = form(("prompt", b"model"), ("model", b"m"))
