@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from channels_admin.services import channel_update
+from channels_admin.services import channel_update, runtime_flag_set
 from gateway import wiring
 from relay.upstream.pump import Pump
 from tests.factories.channels import a_policy
@@ -133,6 +133,7 @@ async def test_leaving_during_the_upload_sends_nothing_upstream(gateway, how):
 @pytest.mark.parametrize("how", ["leave", "reset"])
 async def test_leaving_during_failover_starts_no_further_attempt(gateway, how):
     """The first channel refuses at once, the second is slow, the third must never hear of it."""
+    await gateway.configure(runtime_flag_set, name="CHANNEL_RETRY_TIMES", value=0)
     await gateway.configure(
         channel_update, channel_id=gateway.channel.pk, priority=9, model_mapping={"m": "status-503"}
     )
