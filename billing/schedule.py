@@ -27,8 +27,11 @@ def every(seconds: float, task: str) -> ScheduleEntry:
 
 
 BEAT_SCHEDULE: dict[str, ScheduleEntry] = {
+    # Oftener than the store takes a silence for an outage of its own (`store.SILENCE_S`).
+    "heartbeat": every(5.0, "billing.heartbeat"),
     # Finds what a lost nudge, a killed worker or process, or a database outage left behind.
     "reconcile-open-records": every(15.0, "billing.reconcile_open_records"),
+    "recompute-open-amounts": every(600.0, "billing.recompute_open_amounts"),
     "accounts-publish": every(15.0, "billing.accounts_publish"),
     "delete-old-requests": every(60.0, "billing.delete_old_requests"),
     "reconcile-ledger": every(3600.0, "billing.reconcile_ledger"),

@@ -3,6 +3,7 @@
 In the embedded mode all of them run in the one thread that writes: each ends well before a claim does.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -42,12 +43,20 @@ def record_settled() -> None:
         _Outage.note(error)
 
 
+@shared_task(name="billing.heartbeat")
+def heartbeat() -> None:
+    """Somebody lives: without it, the last process's death would look like an outage of the store, in which
+    nothing is abandoned.
+    """
+    with contextlib.suppress(StoreUnavailable):  # its own users tell that it is away
+        open_records().beat()
+
+
 @shared_task(name="billing.reconcile_open_records")
 def reconcile_open_records() -> None:
     """Find what a step that failed left behind: lost acknowledgements and nudges, dead processes."""
     try:
         store = open_records()
-        store.beat()
         if forgotten := settled_records_forget_final(store):
             _logger.warning("the store held %d settled records that were written before", forgotten)
         if abandoned := abandoned_requests_book(store):
@@ -66,6 +75,19 @@ def accounts_publish() -> None:
         accounts_publish_changed()
     except (StoreUnavailable, *TRANSIENT_ERRORS) as error:
         _interrupted("accounts_publish", error)
+
+
+@shared_task(name="billing.recompute_open_amounts")
+def recompute_open_amounts() -> None:
+    """The cached sums of open amounts anew from the records: should they ever differ, not for long."""
+    try:
+        store = open_records()
+        before = store.open_amounts()
+        after = store.recompute()
+    except StoreUnavailable as error:
+        _interrupted("recompute_open_amounts", error)
+        return
+    _logger.info("open amounts recomputed: %d accounts before, %d now", len(before), len(after))
 
 
 @shared_task(name="billing.reconcile_ledger")

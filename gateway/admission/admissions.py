@@ -18,12 +18,13 @@ from billing.admission.open_record import (
     RefusedBalance,
     RefusedLimit,
 )
+from billing.admission.store import ADMISSION_HOLDER
 from billing.outcome_codec import open_record_encode
 from billing.terms import Terms, hold_nano, terms_of
 from gateway.admission import asks
 from gateway.admission.image_gate import NAME as IMAGE_LEASE
 from gateway.admission.image_gate import ImageGate, ImageLimit, NoImageSlot
-from gateway.admission.open_requests import REQUEST, OpenRequest, OpenRequests
+from gateway.admission.open_requests import OpenRequest, OpenRequests
 from gateway.admission.refusals import (
     balance_refusal,
     limit_refusal,
@@ -151,7 +152,7 @@ def _ask(
 
 
 def _open_request(ask: AdmissionAsk, terms: Terms, candidate: int, *, is_stream: bool) -> OpenRequest:
-    held = {REQUEST: tuple(lease.name for lease in ask.leases)}
+    held = {ADMISSION_HOLDER: tuple(lease.name for lease in ask.leases)}
     if candidate >= 0:
         held[""] = tuple(lease.name for lease in ask.candidates[candidate])
     return OpenRequest(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from billing import metrics
 from billing.admission import AdmissionPort, SettledRecord, StoreUnavailable
-from billing.admission.store import HEARTBEAT_INTERVAL_S, Checkpoint, OpenRestore
+from billing.admission.store import ADMISSION_HOLDER, HEARTBEAT_INTERVAL_S, Checkpoint, OpenRestore
 from billing.terms import Terms
 from relay.upstream.aio_tasks import spawn
 
@@ -23,7 +23,6 @@ CHECKPOINT_INTERVAL_S = 2.0
 SETTLED_KEPT_MAX = 50_000
 """Settled records kept for a store that forgets. Beyond it the oldest go: workers took them long ago."""
 _CHECKED_AT_ONCE = 500
-REQUEST = "request"
 _logger = logging.getLogger(__name__)
 
 
@@ -32,8 +31,8 @@ class OpenRequest:
     """hold_nano: what the store holds for it, at first `first_hold_nano`. record: the encoded open record as
     of the last checkpoint.
 
-    leases: names by holder; "" = of the first candidate; `REQUEST` = the request's own. tokens_taken: of
-    rates by tokens, name → how many were counted at admission.
+    leases: names by holder; "" = of the first candidate; `ADMISSION_HOLDER` = the request's own.
+    tokens_taken: of rates by tokens, name → how many were counted at admission.
     """
 
     request_id: str
@@ -51,8 +50,17 @@ class OpenRequest:
 
     @property
     def restored(self) -> OpenRestore:
-        names = tuple(name for held in self.leases.values() for name in held)
-        return OpenRestore(Checkpoint(self.request_id, self.account_id, self.hold_nano, self.record), names)
+        attempts = tuple(
+            (holder, name)
+            for holder, names in self.leases.items()
+            if holder != ADMISSION_HOLDER
+            for name in names
+        )
+        return OpenRestore(
+            Checkpoint(self.request_id, self.account_id, self.hold_nano, self.record),
+            self.leases.get(ADMISSION_HOLDER, ()),
+            attempts,
+        )
 
 
 Progress = Callable[[Iterable[OpenRequest]], Awaitable[Sequence[Checkpoint]]]
