@@ -21,6 +21,7 @@ from billing.core.money import usd_text
 from billing.models import Account, EntryKind, LedgerDrift, LedgerEntry
 from billing.services.ledger import (
     Posting,
+from channels_admin.middleware import is_key_of
     account_correct,
     account_make,
     account_refund,
@@ -49,8 +50,14 @@ class AccountAdmin(MoneyPages, RecordAdmin):
     actions_detail = ("top_up", "correct")
     actions_list = ("top_up_tenant",)
 
+    def has_top_up_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:  # noqa: ARG002  unfold's signature
+        return request.user.has_perm("billing.top_up_account")
+
+    def has_correct_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:  # noqa: ARG002  unfold's signature
+        return request.user.has_perm("billing.correct_account")
+
     @action(
-        description=_("Top up a tenant"), url_path="top-up-tenant", permissions=["billing.top_up_account"]
+        description=_("Top up a tenant"), url_path="top-up-tenant", permissions=["top_up"]
     )
     def top_up_tenant(self, request: HttpRequest) -> HttpResponse:
         """A tenant has no account before its first entry: this makes it, and goes on to its page."""
@@ -67,7 +74,7 @@ class AccountAdmin(MoneyPages, RecordAdmin):
         }
         return TemplateResponse(request, "billing/money_form.html", context)
 
-    @action(description=_("Top up"), url_path="top-up", permissions=["billing.top_up_account"])
+    @action(description=_("Top up"), url_path="top-up", permissions=["top_up"])
     def top_up(self, request: HttpRequest, object_id: str) -> HttpResponse:
         account = _found(Account, object_id)
 
@@ -89,7 +96,7 @@ class AccountAdmin(MoneyPages, RecordAdmin):
             post=post,
         )
 
-    @action(description=_("Correct balance"), url_path="correct", permissions=["billing.correct_account"])
+    @action(description=_("Correct balance"), url_path="correct", permissions=["correct"])
     def correct(self, request: HttpRequest, object_id: str) -> HttpResponse:
         account = _found(Account, object_id)
 
@@ -143,12 +150,17 @@ class LedgerEntryAdmin(MoneyPages, RecordAdmin):
     readonly_fields = ("tenant", "shown_amount", "shown_balance", "request_id")
     actions_detail = ("refund",)
 
+    def has_refund_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:  # noqa: ARG002  unfold's signature
+        return request.user.has_perm("billing.refund_request")
+
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         """No button where there is no request to refund."""
+        if not is_key_of(LedgerEntry, object_id):
+            return []
         has_request = LedgerEntry.objects.filter(pk=object_id, request_id__isnull=False).exists()
         return list(super().get_actions_detail(request, object_id)) if has_request else []
 
-    @action(description=_("Refund request"), url_path="refund", permissions=["billing.refund_request"])
+    @action(description=_("Refund request"), url_path="refund", permissions=["refund"])
     def refund(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Of the request this entry belongs to."""
         entry = _found(LedgerEntry, object_id)

@@ -331,7 +331,9 @@ def test_a_deleted_request_that_comes_back_is_not_charged_again(memory_settings,
 
 def test_regular_jobs_expire_within_their_period():
     assert {entry["task"] for entry in BEAT_SCHEDULE.values()} == {
+        "billing.heartbeat",
         "billing.reconcile_open_records",
+        "billing.recompute_open_amounts",
         "billing.accounts_publish",
         "billing.delete_old_requests",
         "billing.reconcile_ledger",
