@@ -89,7 +89,7 @@ class RelayRequestAdmin(RecordAdmin):
             {
                 "fields": (
                     ("method", "path", "family", "dialect"),
-                    ("model_asked", "model_answered", "stream_asked"),
+                    ("model_asked", "model_served", "model_answered", "stream_asked"),
                     ("request_bytes", "message_count", "tool_count"),
                 )
             },

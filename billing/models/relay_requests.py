@@ -42,6 +42,8 @@ class RelayRequest(models.Model):
     family = models.CharField(_("family"), max_length=32)
     dialect = models.CharField(_("dialect"), max_length=32)
     model_asked = models.CharField(_("model asked"), max_length=200, blank=True)
+    model_served = models.CharField(_("model served"), max_length=200, blank=True)
+    """In the tenant's words: the model asked for, or a fallback in its stead."""
     model_answered = models.CharField(_("model answered"), max_length=200, blank=True)
     stream_asked = models.BooleanField(_("stream asked"))
     status = models.PositiveSmallIntegerField(_("status"))

@@ -110,6 +110,7 @@ def request_row(outcome: RequestOutcome) -> RelayRequest:
             family=outcome.family,
             dialect=outcome.dialect,
             model_asked=outcome.model_asked,
+            model_served=outcome.model_served,
             model_answered=outcome.model_answered,
             end_reason=outcome.end_reason,
         ),
