@@ -21,13 +21,13 @@ from billing.core.money import usd_text
 from billing.models import Account, EntryKind, LedgerDrift, LedgerEntry
 from billing.services.ledger import (
     Posting,
-from channels_admin.middleware import is_key_of
     account_correct,
     account_make,
     account_refund,
     account_top_up,
     refundable_nano,
 )
+from channels_admin.middleware import is_key_of
 
 _Row = TypeVar("_Row", bound=Model)
 _KIND_LABELS = {
@@ -56,9 +56,7 @@ class AccountAdmin(MoneyPages, RecordAdmin):
     def has_correct_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:  # noqa: ARG002  unfold's signature
         return request.user.has_perm("billing.correct_account")
 
-    @action(
-        description=_("Top up a tenant"), url_path="top-up-tenant", permissions=["top_up"]
-    )
+    @action(description=_("Top up a tenant"), url_path="top-up-tenant", permissions=["top_up"])
     def top_up_tenant(self, request: HttpRequest) -> HttpResponse:
         """A tenant has no account before its first entry: this makes it, and goes on to its page."""
         form = TenantForm(request.POST or None)
