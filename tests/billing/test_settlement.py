@@ -20,7 +20,7 @@ from billing.models import (
     UsageRecord,
 )
 from billing.outcome_codec import open_record_encode, outcome_encode, settlement_encode
-from billing.services import booking, ledger_entries
+from billing.services import account_states, booking, ledger_entries
 from billing.services.replay import dead_outcome_replay
 from billing.services.requests import requests_record
 from relay.core.end_reasons import EndReason
@@ -200,13 +200,17 @@ def test_an_absurd_amount_is_kept_for_a_person(owner, amount):
     assert_books_balance()
 
 
-def test_a_replayed_outcome_is_charged(owner, monkeypatch):
+def test_a_replayed_outcome_is_charged(owner, monkeypatch, django_capture_on_commit_callbacks):
+    told = []
+    monkeypatch.setattr(account_states, "_try_to_put", told.extend)
     settlement = settlement_make(owner, 77)
     with monkeypatch.context() as patch:
         patch.setattr(booking, "rollups_add", lambda shares: 1 / 0)
         requests_record([settlement])
     assert LedgerEntry.objects.count() == 0
-    assert dead_outcome_replay(DeadOutcome.objects.get())
+    with django_capture_on_commit_callbacks(execute=True):
+        assert dead_outcome_replay(DeadOutcome.objects.get())
+    assert told == [AccountState(owner.tenant.pk, -77, 1)]
     assert balance(owner) == -77
     assert_books_balance()
 
