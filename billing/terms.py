@@ -19,6 +19,10 @@ from relay.core.outcomes import RequestOutcome
 from relay.core.request import RelayRequest
 from relay.core.usage import TokenUsage
 
+_PICTURE_PARTS = ("image_input", "image_output")
+PICTURE_TOKENS = 6_500
+"""A picture of the largest size and best quality on sale takes about so many output tokens."""
+
 DEFAULT_OUTPUT_TOKENS = 4_096
 """Set aside for one answer when the client names no limit. What an answer exceeds, its checkpoints set
 aside."""
@@ -85,16 +89,24 @@ def hold_nano(request: RelayRequest, terms: Terms) -> int:
     if terms.price is None:
         return 0
     asked = limits_asked(request.ask.fields)
+    draws = request.is_image
     return hold_of(
         terms.price,
         terms.factor,
         input_tokens=input_bound(request.prompt_bytes),
-        output_tokens=0 if request.is_image else asked.output or DEFAULT_OUTPUT_TOKENS,
+        output_tokens=_picture_tokens(terms) if draws else asked.output or DEFAULT_OUTPUT_TOKENS,
         choices=asked.choices,
-        images=asked.choices if request.is_image else 0,
+        images=asked.choices if draws else 0,
         size=terms.size,
         quality=terms.quality,
+        extra_parts=_PICTURE_PARTS if draws else (),
     )
+
+
+def _picture_tokens(terms: Terms) -> int:
+    """Of one picture, where it is not paid each."""
+    assert terms.price is not None  # noqa: S101  the caller has looked
+    return 0 if terms.price.picture(terms.size, terms.quality) else PICTURE_TOKENS
 
 
 def _picture_asked(request: RelayRequest) -> tuple[str, str]:

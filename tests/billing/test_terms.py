@@ -1,0 +1,84 @@
+"""What is set aside before a request runs."""
+
+import datetime
+from decimal import Decimal
+
+import orjson
+import pytest
+
+from billing.core.price_book import PriceBook
+from billing.core.prices import PriceParts, PriceRow
+from billing.terms import DEFAULT_OUTPUT_TOKENS, PICTURE_TOKENS, hold_nano, terms_of
+from relay.core.dialects import DIALECTS
+from relay.core.path_families import classify, is_image
+from relay.core.request import RelayRequest
+from relay.core.types import Caller
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def a_request(path: str, dialect: str, **fields: object) -> RelayRequest:
+    body = orjson.dumps({"model": "m", **fields})
+    family = classify(path)
+    return RelayRequest(
+        id="r",
+        caller=Caller(api_key_id=1, tenant_id=1, tenant_name="t", group="g"),
+        method="POST",
+        path=path,
+        query="",
+        headers=(),
+        body=body,
+        family=family,
+        dialect=DIALECTS[dialect],
+        ask=DIALECTS[dialect].parse_request(body),
+        is_replayable=False,
+        is_image=is_image(family),
+        received_at=0.0,
+    )
+
+
+def a_book(**parts: str) -> PriceBook:
+    usd = PriceParts(**{name: Decimal(value) for name, value in parts.items()})
+    return PriceBook([PriceRow(id=1, model="*", group="", effective_from=NOW, parts=usd)])
+
+
+def held(request: RelayRequest, **parts: str) -> int:
+    return hold_nano(request, terms_of(request, a_book(**parts), NOW))
+
+
+def chat(**fields: object) -> RelayRequest:
+    return a_request(
+        "/v1/chat/completions", "openai_chat", messages=[{"role": "user", "content": "x"}], **fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [({}, DEFAULT_OUTPUT_TOKENS), ({"max_tokens": 10}, 10), ({"max_completion_tokens": 10, "n": 3}, 30)],
+)
+def test_the_longest_answer_is_set_aside(fields, tokens):
+    assert held(chat(**fields), output="2") == tokens * 2_000
+
+
+def test_a_longer_prompt_holds_more():
+    long = a_request(
+        "/v1/chat/completions", "openai_chat", messages=[{"role": "user", "content": "x" * 3_000}]
+    )
+    assert held(long, input="1") - held(chat(), input="1") in range(995_000, 1_005_000)
+
+
+def image(**fields: object) -> RelayRequest:
+    return a_request("/v1/images/generations", "openai_images", prompt="x", **fields)
+
+
+def test_pictures_that_are_paid_each_hold_their_price_only():
+    assert held(image(n=2), per_image="0.04") == 80_000_000
+
+
+def test_pictures_that_are_paid_in_tokens_hold_those_of_the_dearest():
+    assert held(image(n=2), image_output="40") == 2 * PICTURE_TOKENS * 40_000
+
+
+def test_what_has_no_price_holds_nothing():
+    request = chat()
+    assert hold_nano(request, terms_of(request, PriceBook(), NOW)) == 0
