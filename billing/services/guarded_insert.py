@@ -49,6 +49,21 @@ def rows_insert(rows: Sequence[models.Model]) -> None:
             _insert(cursor, chunk)
 
 
+def rows_upsert(rows: Sequence[models.Model], *, unique: Sequence[str], update: Sequence[str]) -> None:
+    """Insert the rows of one model, or set `update` where a row with the same `unique` is there; attribute
+    names of fields. Errors: those of `django.db`.
+    """
+    if not rows:
+        return
+    quote, meta = connection.ops.quote_name, rows[0]._meta  # noqa: SLF001  as above
+    columns = {field.attname: quote(str(field.column)) for field in meta.concrete_fields}
+    sets = ", ".join(f"{columns[name]} = EXCLUDED.{columns[name]}" for name in update)
+    ending = f"ON CONFLICT ({', '.join(columns[name] for name in unique)}) DO UPDATE SET {sets}"
+    for chunk in _chunks(rows):
+        with connection.cursor() as cursor:
+            _insert(cursor, chunk, ending)
+
+
 def _chunks(rows: Sequence[M]) -> Iterator[Sequence[M]]:
     for start in range(0, len(rows), _ROWS_PER_STATEMENT):
         yield rows[start : start + _ROWS_PER_STATEMENT]

@@ -13,7 +13,7 @@ from django.db import connection
 
 from billing.admission.open_record import AccountState
 from billing.models import Account, EntryKind, LedgerEntry
-from billing.services.guarded_insert import rows_insert
+from billing.services.guarded_insert import rows_insert, rows_upsert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +101,4 @@ def _next_entry(accounts: LockedAccounts, draft: EntryDraft) -> LedgerEntry:
 
 def _accounts_write(accounts: Iterable[Account]) -> None:
     """One statement: the rows exist and are locked, so every insert of it turns into an update."""
-    Account.objects.bulk_create(
-        accounts,
-        update_conflicts=True,
-        unique_fields=["id"],
-        update_fields=["balance_nano", "account_seq", "changed_at"],
-    )
+    rows_upsert(list(accounts), unique=("tenant_id",), update=("balance_nano", "account_seq", "changed_at"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import TypeVar
 
 from billing.models import FIRST_EVENT_BOUNDS_MS, Attempt, RelayRequest, UsageDaily, UsageHourly, UsageRecord
+from billing.services.guarded_insert import rows_upsert
 from relay.core.end_reasons import SUCCESSFUL
 
 _COUNT_MAX = 10**12
@@ -121,14 +122,7 @@ def _add(table: type[_R], when: str, bucket_of: _BucketOf, shares: Sequence[Shar
             rows[key] = table(**dict(zip((when, *_PLACE), key, strict=True)))
         touched[key] = rows[key]
         _add_to(rows[key], share)
-    for row in touched.values():
-        row.pk = None  # the place decides, not the number
-    table._default_manager.bulk_create(  # noqa: SLF001  Django documents it as public
-        touched.values(),
-        update_conflicts=True,
-        unique_fields=(when, *_PLACE),
-        update_fields=(*_COLUMNS, "first_event_histogram"),
-    )
+    rows_upsert(list(touched.values()), unique=(when, *_PLACE), update=(*_COLUMNS, "first_event_histogram"))
 
 
 def _read(table: type[_R], when: str, bucket_of: _BucketOf, shares: Sequence[Share]) -> Iterable[_R]:
@@ -137,7 +131,7 @@ def _read(table: type[_R], when: str, bucket_of: _BucketOf, shares: Sequence[Sha
         f"{name}__in": {getattr(share, name) for share in shares} for name in _PLACE
     }
     among[f"{when}__in"] = {bucket_of(share.moment) for share in shares}
-    return table._default_manager.filter(**among)  # noqa: SLF001  as above
+    return table._default_manager.filter(**among)  # noqa: SLF001  Django documents it as public
 
 
 def _key(one: Share | UsageHourly | UsageDaily, bucket: datetime.date) -> _Key:
