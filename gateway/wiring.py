@@ -4,11 +4,13 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 
 from django.conf import settings
 
 from billing.admission import admission_port
 from billing.admission.mirror import Mirror, mirror_start
+from billing.core.money import nano_from_usd
 from billing.courier import Courier
 from billing.selectors.accounts import account_state
 from channels_admin.health import health_store
@@ -18,6 +20,7 @@ from gateway.admission.accounts import AccountsPoll
 from gateway.admission.checkpoints import StreamProgress
 from gateway.admission.image_gate import ImageGate
 from gateway.admission.leases import AttemptLeases
+from gateway.admission.outage import OutageAllowance
 from gateway.admission.reporting import OutcomeReporter
 from gateway.api_keys import ApiKeyDirectory
 from gateway.config import Configuration
@@ -182,7 +185,11 @@ async def _build() -> Wiring:
         image_gate=image_gate,
         open_requests=open_requests,
         admissions=Admissions(
-            port, open_requests, image_gate, load_account=lambda tenant: threads.run(account_state, tenant)
+            port,
+            open_requests,
+            image_gate,
+            load_account=lambda tenant: threads.run(account_state, tenant),
+            outage=OutageAllowance(nano_from_usd(Decimal(str(settings.OUTAGE_SPEND_CAP)))),
         ),
         courier=courier,
         transport=transport,

@@ -25,6 +25,7 @@ from gateway.admission import asks
 from gateway.admission.image_gate import NAME as IMAGE_LEASE
 from gateway.admission.image_gate import ImageGate, ImageLimit, NoImageSlot
 from gateway.admission.open_requests import OpenRequest, OpenRequests
+from gateway.admission.outage import OutageAllowance
 from gateway.admission.refusals import (
     balance_refusal,
     limit_refusal,
@@ -50,11 +51,13 @@ class Admissions:
         image_gate: ImageGate,
         *,
         load_account: LoadAccount,
+        outage: OutageAllowance,
     ) -> None:
         self._port = port
         self._open = open_requests
         self._image_gate = image_gate
         self._load_account = load_account
+        self._outage = outage
 
     async def admit(
         self, request: RelayRequest, choices: Sequence[asks.Candidate], config: ConfigSnapshot
@@ -81,7 +84,13 @@ class Admissions:
 
     async def _admit(self, ask: AdmissionAsk, terms: Terms, request: RelayRequest) -> int:
         """The index of the candidate that was taken. Raises Refusal, and NoImageSlot."""
-        admission = await self._take(ask)
+        try:
+            admission = await self._take(ask)
+        except StoreUnavailable as error:
+            if not self._may_run_unheld(ask):
+                raise _counted(store_unavailable()) from error
+            self._open.open(_open_request(ask, terms, -1, is_stream=request.ask.stream, is_unheld=True))
+            return -1
         match admission:
             case RefusedLimit(name=name) if name.startswith(IMAGE_LEASE):
                 raise NoImageSlot
@@ -92,20 +101,21 @@ class Admissions:
             case AccountUnknown():
                 raise _counted(store_unavailable())
             case Admitted():
-                pass
+                self._outage.saw(ask.account_id, admission.available_nano)
         self._open.open(_open_request(ask, terms, admission.candidate, is_stream=request.ask.stream))
         return admission.candidate
 
     async def _take(self, ask: AdmissionAsk) -> Admission:
-        """Once more where the store had not seen the account yet."""
-        try:
+        """Once more where the store had not seen the account yet. Errors: StoreUnavailable."""
+        admission = await self._port.admit(self._open.epoch, ask)
+        if isinstance(admission, AccountUnknown):
+            await self._port.accounts_put([await self._load_account(ask.account_id)])
             admission = await self._port.admit(self._open.epoch, ask)
-            if isinstance(admission, AccountUnknown):
-                await self._port.accounts_put([await self._load_account(ask.account_id)])
-                admission = await self._port.admit(self._open.epoch, ask)
-        except StoreUnavailable as error:
-            raise _counted(store_unavailable()) from error
         return admission
+
+    def _may_run_unheld(self, ask: AdmissionAsk) -> bool:
+        is_limited = bool(ask.leases or ask.rates or ask.candidates)
+        return not is_limited and self._outage.take(ask.account_id, ask.hold_nano)
 
 
 def _image_limit(request: RelayRequest, flags: Mapping[str, object]) -> ImageLimit | None:
@@ -151,7 +161,9 @@ def _ask(
     )
 
 
-def _open_request(ask: AdmissionAsk, terms: Terms, candidate: int, *, is_stream: bool) -> OpenRequest:
+def _open_request(
+    ask: AdmissionAsk, terms: Terms, candidate: int, *, is_stream: bool, is_unheld: bool = False
+) -> OpenRequest:
     held = {ADMISSION_HOLDER: tuple(lease.name for lease in ask.leases)}
     if candidate >= 0:
         held[""] = tuple(lease.name for lease in ask.candidates[candidate])
@@ -161,6 +173,7 @@ def _open_request(ask: AdmissionAsk, terms: Terms, candidate: int, *, is_stream:
         hold_nano=ask.hold_nano,
         terms=terms,
         is_stream=is_stream,
+        is_unheld=is_unheld,
         record=ask.record,
         leases=held,
         tokens_taken={rate.name: rate.amount for rate in ask.rates if rate.name.startswith("tpm:")},

@@ -40,6 +40,8 @@ class OpenRequest:
     hold_nano: int
     terms: Terms
     is_stream: bool = False
+    is_unheld: bool = False
+    """Admitted while the store was away: it hears of it with the next heartbeat."""
     record: bytes = field(default=b"", repr=False)
     leases: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tokens_taken: dict[str, int] = field(default_factory=dict)
@@ -130,6 +132,7 @@ class OpenRequests:
             if forgot or (beat.was_lost and self._boot_id):
                 await self._write_again()
             self._boot_id = beat.boot_id
+            await self._hold_unheld()
             await self._forget_taken()
         except StoreUnavailable as error:
             self._note_failure(error)
@@ -144,6 +147,13 @@ class OpenRequests:
         await self._port.beat(self.epoch)
         await self._port.restore(self.epoch, [request.restored for request in self._open.values()])
         await self._port.settle(list(self._settled.values()))
+
+    async def _hold_unheld(self) -> None:
+        unheld = [request for request in self._open.values() if request.is_unheld]
+        if unheld:
+            await self._port.restore(self.epoch, [request.restored for request in unheld])
+            for request in unheld:
+                request.is_unheld = False
 
     async def _forget_taken(self) -> None:
         """Settled records that the store holds no more are written, or will come back as repeats."""

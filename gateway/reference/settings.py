@@ -16,7 +16,7 @@ Schema = Mapping[str, object]
 FLAGS_WITHOUT_EFFECT = frozenset({"HEDGE_MAX_SHARE", "HEDGE_MAX_RUNNING", "IDEMPOTENT_ANSWERS"})
 """Can be set, are obeyed by nothing yet. A test demands that whoever obeys one takes it out here."""
 
-ENVIRONMENT_WITHOUT_EFFECT = frozenset({"OUTAGE_SPEND_CAP"})
+ENVIRONMENT_WITHOUT_EFFECT: frozenset[str] = frozenset()
 
 _INTRO = """\
 Two kinds of settings, in two tables of the code:

@@ -18,6 +18,7 @@ from channels_admin.services import (
 )
 from channels_admin.statuses import AccessStatus
 from gateway import wiring
+from gateway.admission.outage import OutageAllowance
 from tests.factories.channels import an_api_key
 from tests.factories.money import a_funded_tenant, a_price
 from tests.flows.gateway import chat_body
@@ -327,3 +328,27 @@ async def test_clients_that_leave_during_admission_leave_nothing_behind(gateway,
             call.leave()
     await asyncio.sleep(0.2)
     assert gateway.simulator.requests == []
+
+
+async def test_with_a_cap_requests_run_while_the_store_is_away_and_are_held_once_it_is_back(
+    gateway, monkeypatch
+):
+    parts = wiring.current()
+    monkeypatch.setattr(parts.admissions, "_outage", OutageAllowance(10 * USD))
+    assert (await gateway.chat("echo-0")).status == 200  # the tenant's balance was seen
+
+    async def away(*_args, **_kwargs):
+        raise admission.StoreUnavailable("test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts.admissions._port, "admit", away)
+        call = await gateway.begin_chat("interval-0.05", text="one two three four " * 10, stream=True)
+        await call.read_until(b"one")
+        poor = await gateway.configure(lambda: an_api_key(a_funded_tenant())[1])
+        assert (await gateway.chat("echo-0", key=poor)).status == 503
+    async with call:
+        await parts.open_requests._beat()
+        held = await gateway.run(admission.open_records().open_amounts)
+        assert held.get(gateway.tenant.pk, 0) > 0
+        assert (await call.rest()).is_done
+    assert len(await charges(gateway)) == 2
