@@ -8,6 +8,7 @@ import pytest
 from billing import admission
 from billing.models import Account, LedgerEntry, Price
 from billing.services.prices import price_close
+from channels_admin.health import health_store
 from channels_admin.services import (
     api_key_close,
     api_key_update,
@@ -263,6 +264,8 @@ async def test_a_pool_of_one_rejects_the_second_image_and_text_goes_on(gateway):
     assert (await first).status == 200
     await gateway.recorded()
     assert (await draw(gateway)).status == 200
+    assert await gateway.run(health_store().states) == {}, "a hit is no failure of a channel"
+    assert len(gateway.simulator.requests) == 3, "and starts no failover"
 
 
 async def test_a_pool_of_one_serves_waiters_in_their_order(gateway):
