@@ -11,6 +11,7 @@ from gateway.api import (
     chat,
     completions,
     errors,
+    gemini,
     images,
     messages,
     models,
@@ -49,6 +50,7 @@ api.add_router("", vectors.router)
 api.add_router("", images.router)
 api.add_router("", audio.router)
 api.add_router("", messages.router)
+api.add_router("", gemini.router)
 api.add_router("", models.router)
 api.add_router("", requests.router)
 api.add_router("", usage.router)

@@ -6,6 +6,7 @@ where it was raised: messages may quote prompts or secrets.
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable
 
@@ -24,6 +25,8 @@ from ninja.errors import HttpError, ValidationError
 
 from billing.db_errors import TRANSIENT_ERRORS
 from relay.core.dialects.anthropic.errors import error_body as anthropic_error_body
+from relay.core.dialects.gemini import VERBS
+from relay.core.dialects.gemini.errors import error_body as gemini_error_body
 from relay.core.dialects.openai_chat.errors import error_body as openai_error_body
 from relay.core.errors import Refusal, described
 
@@ -32,8 +35,15 @@ _logger = logging.getLogger(__name__)
 ErrorBody = Callable[[Refusal, str], bytes]
 """(refusal, request id) → JSON body."""
 
-DIALECT_BY_PREFIX: list[tuple[str, ErrorBody]] = [("/v1/messages", anthropic_error_body)]
+DIALECT_BY_PREFIX: list[tuple[str, ErrorBody]] = [
+    ("/v1/messages", anthropic_error_body),
+    ("/v1beta", gemini_error_body),
+]
 """Longest prefix first; what is not named here speaks OpenAI."""
+
+_MODELS = "/v1/models"
+_GEMINI_CALL = re.compile(rf"{_MODELS}/.+:[a-z]+[A-Z][A-Za-z]+|{_MODELS}/.+:(?:{'|'.join(VERBS)})")
+"""Known by the verb, which is in camel case; a model's tag hardly is."""
 
 _KIND_BY_STATUS = {
     401: "authentication_error",
@@ -48,10 +58,13 @@ _database_errors_logged: dict[str, float] = {}
 _BAD_INPUT = (BadRequest, SuspiciousOperation, MultiPartParserError, UnreadablePostError)
 
 
-def error_body(path: str, *, is_anthropics: bool = False) -> ErrorBody:
-    """is_anthropics: sent by an SDK of Anthropic's, which asks for models on the path that OpenAI's do."""
-    if is_anthropics and path.startswith("/v1/models"):
-        return anthropic_error_body
+def error_body(path: str, *, is_anthropics: bool = False, is_googles: bool = False) -> ErrorBody:
+    """is_anthropics, is_googles: sent by one of their SDKs, which list models where OpenAI's do."""
+    if path.startswith(_MODELS):
+        if is_anthropics:
+            return anthropic_error_body
+        if is_googles or _GEMINI_CALL.fullmatch(path):
+            return gemini_error_body
     for prefix, body in DIALECT_BY_PREFIX:
         if path.startswith(prefix):
             return body
@@ -62,7 +75,9 @@ def render(request: HttpRequest, refusal: Refusal) -> HttpResponse:
     """The refusal as a whole answer. `request.request_id` is named in it where there is one."""
     request_id: str = getattr(request, "request_id", "")
     is_anthropics = "anthropic-version" in request.headers
-    body = error_body(request.path_info, is_anthropics=is_anthropics)(refusal, request_id)
+    is_googles = "x-goog-api-client" in request.headers or "x-goog-api-key" in request.headers
+    write = error_body(request.path_info, is_anthropics=is_anthropics, is_googles=is_googles)
+    body = write(refusal, request_id)
     response = HttpResponse(body, status=refusal.status, content_type="application/json")
     if refusal.retry_after_s is not None:
         response["Retry-After"] = str(refusal.retry_after_s)

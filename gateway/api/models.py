@@ -1,6 +1,6 @@
 """`GET /v1/models` and `/v1/models/{id}`: what this caller may ask for.
 
-In OpenAI's form, and in Anthropic's for whoever sends `anthropic-version`, as its SDKs do.
+In OpenAI's form, and in Anthropic's or Google's for whoever sends what their SDKs send.
 """
 
 import time
@@ -10,13 +10,12 @@ import orjson
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from gateway import wiring
+from gateway.api import gemini
+from gateway.api.visible_models import visible_models
 from gateway.front.request import client_request
-from gateway.relay_flow import caller_of, unknown_model
+from gateway.relay_flow import unknown_model
 from relay.core.dialects.anthropic import ANTHROPIC
 from relay.core.errors import Refusal
-from relay.core.selection import listed_models
-from relay.core.upstream_kinds import speaks
 
 router = Router()
 
@@ -26,17 +25,13 @@ _UNKNOWN_DATE = "1970-01-01T00:00:00Z"
 _MAX_LIMIT = 1000
 
 
-def _visible_models(request: HttpRequest, dialect: str | None = None) -> list[str]:
-    """dialect: only models that can be asked in it."""
-    caller = caller_of(request)
-    config = wiring.current().configuration.current
-    known = config.channels.channels.values()
-    channels = [channel for channel in known if dialect is None or speaks(channel.kind, dialect)]
-    return listed_models(channels, caller.group, caller.allowed_models, config.priced_models(caller.group))
-
-
 def _is_anthropics(request: HttpRequest) -> bool:
     return b"anthropic-version" in client_request(request).wire
+
+
+def _is_googles(request: HttpRequest) -> bool:
+    wire = client_request(request).wire
+    return b"x-goog-api-client" in wire or b"x-goog-api-key" in wire
 
 
 def _entry(model: str) -> dict[str, object]:
@@ -87,15 +82,19 @@ def _json(value: object) -> HttpResponse:
 @router.get("/v1/models")
 async def model_list(request: HttpRequest) -> HttpResponse:
     if _is_anthropics(request):
-        return _json(_anthropic_page(request, _visible_models(request, ANTHROPIC.name)))
-    return _json({"object": "list", "data": [_entry(model) for model in _visible_models(request)]})
+        return _json(_anthropic_page(request, visible_models(request, ANTHROPIC.name)))
+    if _is_googles(request):
+        return gemini.model_page(request)
+    return _json({"object": "list", "data": [_entry(model) for model in visible_models(request)]})
 
 
 @router.get("/v1/models/{path:model_id}")
 async def model_detail(request: HttpRequest, model_id: str) -> HttpResponse:
     """The id may hold slashes, encoded or not."""
+    if _is_googles(request):
+        return gemini.one_model(request, model_id)
     is_anthropics = _is_anthropics(request)
-    models = _visible_models(request, ANTHROPIC.name if is_anthropics else None)
+    models = visible_models(request, ANTHROPIC.name if is_anthropics else None)
     if model_id not in models:
         raise unknown_model(model_id, models)
     return _json(_anthropic_entry(model_id) if is_anthropics else _entry(model_id))

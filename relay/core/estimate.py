@@ -29,13 +29,16 @@ _BINARY_MEMBERS = frozenset({"data", "url", "file_data", "image_url", "fileUri",
 _SILENT_MEMBERS = frozenset(
     {"role", "type", "id", "call_id", "tool_call_id", "tool_use_id", "model", "detail", "status"}
     | {"finish_reason", "stop_reason", "stop_sequence", "finishReason", "signature", "encrypted_content"}
+    | {"mimeType", "mime_type", "taskType", "task_type", "thoughtSignature", "thought_signature"}
 )
 _MEDIA_TYPES = frozenset(
     {"image", "image_url", "input_image", "input_file", "input_audio", "file", "document", "audio"}
 )
+_MEDIA_MEMBERS = ("inlineData", "inline_data", "fileData", "file_data")
 _PROMPT_MEMBERS = (
     "messages", "input", "prompt", "system", "instructions", "contents", "systemInstruction",
-    "system_instruction", "tools", "functions", "response_format", "text", "suffix", "query", "documents",
+    "system_instruction", "content", "requests", "instances", "tools", "functions", "response_format", "text",
+    "suffix", "query", "documents",
 )  # fmt: skip
 _ANSWER_MEMBERS = ("choices", "content", "output", "candidates")
 
@@ -165,13 +168,18 @@ def _parts(values: list[object]) -> Iterator[str | None]:
         elif isinstance(value, list):
             stack.extend(reversed(value))
         elif isinstance(value, dict):
-            if value.get("type") in _MEDIA_TYPES or "inlineData" in value or "fileData" in value:
+            if value.get("type") in _MEDIA_TYPES or _holds_media(value):
                 yield None
             stack.extend(
                 member
                 for name, member in reversed(value.items())
                 if name not in _SILENT_MEMBERS and not (name in _BINARY_MEMBERS and _is_binary(member))
             )
+
+
+def _holds_media(part: dict[str, object]) -> bool:
+    """Gemini's parts, in either spelling of their members."""
+    return any(isinstance(part.get(name), dict) for name in _MEDIA_MEMBERS)
 
 
 def _is_binary(member: object) -> bool:

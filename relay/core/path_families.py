@@ -105,6 +105,7 @@ _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"[\w.~-]", re.ASCII)
 _ROUTE_CHANGING = re.compile("%(?:[01][0-9A-F]|7F|25|5C)", re.IGNORECASE)
 """Encoded control characters, `%` (a second decoding) and backslash."""
+_COLON = re.compile("%3[Aa]")
 _MODEL_PATH = re.compile("/v1(?:beta)?/models/", re.ASCII)
 
 
@@ -181,13 +182,16 @@ def normalise_path(raw_path: str) -> str | None:
     raw_path: the request target as it came, without query. Percent-encoded unreserved characters are
     decoded, so that `/v1/%66iles` cannot pass for something else; all other bytes stay. Not accepted:
     dot segments, empty segments, encoded slashes, backslashes, controls or percent signs, `;`,
-    absolute-form targets. A model's name may hold an encoded slash: `/v1/models/a%2Fb` is accepted.
+    absolute-form targets. A model's name may hold an encoded slash: `/v1/models/a%2Fb` is accepted. Colons
+    are decoded there: behind the last one stands Gemini's verb, for which servers take either spelling.
     """
     if _PLAIN_PATH.fullmatch(raw_path):
         return raw_path
     if not _LEGAL_PATH.fullmatch(raw_path) or _ROUTE_CHANGING.search(raw_path):
         return None
     path = _ESCAPE.sub(_decode_unreserved, raw_path)
+    if _MODEL_PATH.match(path):
+        path = _COLON.sub(":", path)
     segments = re.split("/|%2[Ff]", path)[1:]
     if "" in segments[:-1] or "." in segments or ".." in segments:
         return None

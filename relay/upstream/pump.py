@@ -28,9 +28,9 @@ class Pump:
 
     __slots__ = (
         "_clock", "_deadline", "_finished", "_is_watched", "_item_waiter", "_items",
-        "_keepalive_bytes", "_keepalive_s", "_last_write_at", "_loop", "_on_write_timeout", "_sends_keepalives",
-        "_size", "_space_waiter", "_write_began_at", "_write_timeout_s", "_writing", "bytes_out",
-        "keepalives",
+        "_keepalive_bytes", "_keepalive_s", "_last_write_at", "_loop", "_on_write_timeout",
+        "_sends_keepalives", "_size", "_space_waiter", "_write_began_at", "_write_timeout_s", "_writing",
+        "bytes_out", "keepalives",
     )  # fmt: skip
 
     def __init__(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from relay.core.dialects.anthropic import ANTHROPIC, ANTHROPIC_COUNT_TOKENS
 from relay.core.dialects.base import Dialect
+from relay.core.dialects.gemini import GEMINI_DIALECTS
 from relay.core.dialects.opaque import OPAQUE
 from relay.core.dialects.openai_chat import OPENAI_CHAT
 from relay.core.dialects.openai_completions import OPENAI_COMPLETIONS
@@ -27,6 +28,7 @@ DIALECTS: Mapping[str, Dialect] = {
         TRANSCRIPTIONS,
         ANTHROPIC,
         ANTHROPIC_COUNT_TOKENS,
+        *GEMINI_DIALECTS,
         OPAQUE,
     )
 }

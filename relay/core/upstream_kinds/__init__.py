@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from relay.core.upstream_kinds.anthropic import ANTHROPIC
 from relay.core.upstream_kinds.base import UpstreamKind
+from relay.core.upstream_kinds.gemini import GEMINI
 from relay.core.upstream_kinds.openai import OPENAI
 
-UPSTREAM_KINDS: Mapping[str, UpstreamKind] = {kind.name: kind for kind in (OPENAI, ANTHROPIC)}
+UPSTREAM_KINDS: Mapping[str, UpstreamKind] = {kind.name: kind for kind in (OPENAI, ANTHROPIC, GEMINI)}
 
 
 def speaks(kind: str, dialect: str) -> bool:

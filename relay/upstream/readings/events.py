@@ -117,8 +117,8 @@ class EventReader:
         if valid:
             attempt.events += valid
             attempt.note_valid_event()  # events of one read came together: one time stamp
-        facts = self.facts
-        if facts.every_choice_finished and not facts.ends_with_body and attempt.state.phase is Phase.STREAMING:
+        facts, phase = self.facts, attempt.state.phase
+        if facts.every_choice_finished and not facts.ends_with_body and phase is Phase.STREAMING:
             attempt.state.apply(Signal.CHOICES_FINISHED, attempt.clock.now())
 
 

@@ -165,7 +165,7 @@ def test_not_object_reads(method: str, path: str) -> None:
         ("/v1/%66iles", "/v1/files"),
         ("/v1/a%7Eb%2Dc", "/v1/a~b-c"),
         ("/v1beta/models/gemini-2.5-pro:generateContent", "/v1beta/models/gemini-2.5-pro:generateContent"),
-        ("/v1beta/models/m%3AgenerateContent", "/v1beta/models/m%3AgenerateContent"),
+        ("/v1beta/models/m%3AgenerateContent", "/v1beta/models/m:generateContent"),
         ("/v1/models/a%2Fb", "/v1/models/a%2Fb"),
         ("/v1/models/a%2fb%2Fc", "/v1/models/a%2fb%2Fc"),
         ("/v1/.well-known/x", "/v1/.well-known/x"),
