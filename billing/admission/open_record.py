@@ -84,18 +84,6 @@ class AccountState(msgspec.Struct, frozen=True, gc=False):
     seq: int
 
 
-class OpenAttempt(msgspec.Struct, frozen=True, gc=False):
-    """An attempt as far as it is known while the request runs. started_at: seconds since the epoch."""
-
-    number: int
-    channel_id: int
-    channel_name: str
-    upstream_key_id: int | None
-    model_sent: str
-    started_at: float
-    ended: bool = False
-
-
 class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Everything needed to book a request whose process died.
 
@@ -110,7 +98,6 @@ class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):
     amount_nano: int = 0
     is_estimated: bool = False
     usage_method: str = ""
-    attempts: tuple[OpenAttempt, ...] = ()
     format_version: int = RECORD_FORMAT
 
 

@@ -11,9 +11,8 @@ from uuid import UUID
 
 from django.db import models
 
-from billing.admission.open_record import OpenAttempt, OpenRecord, Settlement
+from billing.admission.open_record import OpenRecord, Settlement
 from billing.models import Attempt, RelayRequest, RequestState, UsageRecord, UsageSource
-from relay.core.end_reasons import EndReason
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.usage import TokenUsage
 
@@ -55,10 +54,7 @@ def _abandoned_rows(record: OpenRecord) -> RequestRows:
     _price(row, record)
     source = UsageSource.ESTIMATED if record.is_estimated else UsageSource.REPORTED
     usage = usage_row(row.pk, record.draft.usage, source, record.usage_method)
-    told = {attempt.number: attempt for attempt in record.draft.attempts}
-    for attempt in record.attempts:
-        told.setdefault(attempt.number, _unfinished(record.draft, attempt))
-    return RequestRows(row, tuple(attempt_row(row.pk, told[number]) for number in sorted(told)), usage)
+    return RequestRows(row, tuple(attempt_row(row.pk, one) for one in record.draft.attempts), usage)
 
 
 def _price(row: RelayRequest, record: Settlement | OpenRecord) -> None:
@@ -67,22 +63,6 @@ def _price(row: RelayRequest, record: Settlement | OpenRecord) -> None:
     row.cost_nano = record.amount_nano
     row.price_id = record.price_id
     row.multiplier_id = record.multiplier_id
-
-
-def _unfinished(draft: RequestOutcome, attempt: OpenAttempt) -> AttemptOutcome:
-    return AttemptOutcome(
-        number=attempt.number,
-        channel_id=attempt.channel_id,
-        channel_name=attempt.channel_name,
-        upstream_key_id=attempt.upstream_key_id,
-        upstream_host="",
-        model_sent=attempt.model_sent,
-        stream_asked=draft.stream_asked,
-        stream_sent=draft.stream_asked,
-        end_reason=EndReason.ABANDONED,
-        decision="its process ended before it could tell more",
-        started_at=attempt.started_at,
-    )
 
 
 def request_row(outcome: RequestOutcome) -> RelayRequest:

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from billing.admission.open_record import AccountState, OpenAttempt
+from billing.admission.open_record import AccountState
 from billing.models import (
     Account,
     Attempt,
@@ -16,6 +16,7 @@ from billing.models import (
 )
 from billing.services import ledger_entries
 from billing.services.requests import requests_record
+from relay.core.end_reasons import EndReason
 from relay.core.usage import TokenUsage
 from tests.billing.books import assert_books_balance
 from tests.factories.billing import (
@@ -44,8 +45,8 @@ def test_an_abandoned_request_is_charged_for_its_last_checkpoint(owner):
         40,
         price_id=3,
         attempts=(
-            OpenAttempt(1, owner.channel.pk, "north", 9, "gpt-4o-2024", 1_800_000_000.0, ended=True),
-            OpenAttempt(2, owner.channel.pk, "north", 9, "gpt-4o-2024", 1_800_000_003.5),
+            attempt_make(number=1, channel_name="north", end_reason=EndReason.HEADER_TIMEOUT),
+            attempt_make(number=2, channel_name="north", end_reason=EndReason.ABANDONED),
         ),
     )
     recording = requests_record([record])
@@ -54,7 +55,7 @@ def test_an_abandoned_request_is_charged_for_its_last_checkpoint(owner):
     assert (row.state, row.end_reason, row.cost_nano, row.estimated) == ("abandoned", "abandoned", 40, True)
     attempts = list(Attempt.objects.order_by("number"))
     assert [(one.number, one.end_reason, one.channel_name) for one in attempts] == [
-        (1, "abandoned", "north"),
+        (1, "header_timeout", "north"),
         (2, "abandoned", "north"),
     ]
     assert UsageRecord.objects.get().source == "estimated"
