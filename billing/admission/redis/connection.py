@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol, cast
 
 import redis.asyncio
+from hiredis import pack_command
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -73,9 +74,11 @@ class Connection:
                 replies[index] = reply
         return replies
 
-    async def _send(self, commands: list[tuple[Argument, ...]]) -> list[Any]:
+    async def _send(self, commands: list[Any]) -> list[Any]:
+        """commands: tuples of `Argument`; hiredis' stub knows tuples of one."""
         connection = self._connection
-        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        packed = b"".join([pack_command(command) for command in commands])
+        await connection.send_packed_command(packed, check_health=False)
         replies: list[Any] = []
         for _ in commands:
             try:
