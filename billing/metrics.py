@@ -40,3 +40,8 @@ MIRROR_FAILURES = Counter(
     "sluice_open_record_mirror_failures", "Times open records could not be written to their mirror."
 )
 OVERLOADED = Counter("sluice_overloaded", "Requests refused because this process is at a limit.", ["reason"])
+REQUESTS = Counter("sluice_requests", "Relay requests that ended, by end reason.", ["end_reason"])
+ACTIVE_REQUESTS = Gauge("sluice_active_requests", "Relay requests that run now.", multiprocess_mode="livesum")
+LOOP_LAG = Gauge(
+    "sluice_loop_lag_seconds", "How late the event loop is; the worst process.", multiprocess_mode="livemax"
+)

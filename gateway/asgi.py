@@ -32,7 +32,7 @@ from relay.core.errors import described
 
 _logger = logging.getLogger(__name__)
 
-_RELAY_PATHS = frozenset({"/v1", "/v1beta", "/healthz", "/readyz"})
+_RELAY_PATHS = frozenset({"/v1", "/v1beta", "/healthz", "/readyz", "/metrics"})
 _RELAY_PREFIXES = ("/v1/", "/v1beta/")
 
 

@@ -9,7 +9,7 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-from billing.metrics import OVERLOADED
+from billing.metrics import ACTIVE_REQUESTS, LOOP_LAG, OVERLOADED
 from relay.core.errors import Refusal
 from relay.upstream.aio_tasks import spawn
 
@@ -23,7 +23,8 @@ _RETRY_AFTER_S = 5
 class Overload:
     """One per process and loop.
 
-    is_full: the recorder takes no more. active_streams: running ones. streams_max: the flag, 0 = no limit.
+    is_full: the recorder takes no more. active_streams, active_requests: running ones. streams_max: the flag,
+    0 = no limit.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class Overload:
         *,
         is_full: Callable[[], bool],
         active_streams: Callable[[], int],
+        active_requests: Callable[[], int],
         streams_max: Callable[[], int],
     ) -> None:
         self._is_full = is_full
         self._active_streams = active_streams
+        self._active_requests = active_requests
         self._streams_max = streams_max
         self._lag_s = 0.0
         self._has_descriptors = True
@@ -76,6 +79,8 @@ class Overload:
             due = loop.time() + SAMPLE_S
             await asyncio.sleep(SAMPLE_S)
             self._lag_s = loop.time() - due
+            LOOP_LAG.set(self._lag_s)
+            ACTIVE_REQUESTS.set(self._active_requests())
             self._has_descriptors = _descriptors_open() < _descriptors_max() * DESCRIPTORS_SHARE
 
 

@@ -174,6 +174,7 @@ async def _build() -> Wiring:
     overload = Overload(
         is_full=lambda: courier.is_full,
         active_streams=lambda: sum(one.request.ask.stream for one in engine.running.values()),
+        active_requests=lambda: len(engine.running),
         streams_max=lambda: _count(configuration, "MAX_ACTIVE_STREAMS"),
     )
     overload.start()

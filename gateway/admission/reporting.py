@@ -4,13 +4,18 @@ import contextlib
 
 from billing.admission import AdmissionPort, StoreUnavailable
 from billing.courier import Courier
+from billing.metrics import REQUESTS
 from billing.valuation import Reported
 from gateway.admission.image_gate import ImageGate
 from gateway.admission.open_requests import OpenRequest, OpenRequests
 from gateway.config import Configuration
+from relay.core.end_reasons import EndReason
 from relay.core.estimate import Evidence
 from relay.core.outcomes import RequestOutcome
 from relay.upstream.aio_tasks import spawn
+
+_ENDED = {reason: REQUESTS.labels(reason) for reason in EndReason}
+"""Looked up once: finding a label's counter costs as much as counting."""
 
 
 class OutcomeReporter:
@@ -32,6 +37,7 @@ class OutcomeReporter:
         self._port = port
 
     def report(self, outcome: RequestOutcome, evidence: Evidence) -> None:
+        _ENDED[outcome.end_reason].inc()
         request = self._open.close(outcome.request_id)
         if request is None:
             self._courier.report(Reported(outcome, evidence, account_id=outcome.tenant_id))

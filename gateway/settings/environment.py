@@ -70,6 +70,7 @@ class Environment(BaseSettings):
     LOG_LEVEL: str = Field(
         "INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="DEBUG, INFO, WARNING or ERROR."
     )
+    METRICS_TOKEN: str = Field("", description="Bearer token of /metrics. Empty: there is no /metrics.")
     SECURE_COOKIES: bool = Field(
         default=False, description="Console cookies over HTTPS only. Set it behind TLS."
     )

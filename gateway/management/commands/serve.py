@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from gateway.front import server
+from gateway.front.metrics import share_between_workers
 from gateway.front.serving_lock import AlreadyServing, serving_lock
 from gateway.settings.environment import ENV
 
@@ -46,6 +47,8 @@ class Command(BaseCommand):
             ) from error
 
     def _serve(self, host: str, port: int, workers: int, log_level: str) -> None:
+        if workers > 1:
+            share_between_workers(settings.DATA_DIR / f"metrics-{port}")
         try:
             listener = server.open_listener(host, port)
         except OSError as error:
