@@ -23,7 +23,7 @@ from billing.core.charging import quick_count
 from billing.metrics import REPORTS_LATE, SETTLE_FAILURES, UNDELIVERED
 from billing.nudger import Nudger
 from billing.spool import spool_write
-from billing.valuation import Reported, needs_counting, settled_record
+from billing.valuation import Reported, settled_at_once, settled_record
 
 BATCH_MAX = 500
 BATCH_INTERVAL_S = 0.05
@@ -147,11 +147,11 @@ class Courier:
     async def _value(self) -> None:
         """From the queue to the batch, each with its price. Nothing leaves the queue before it is there."""
         due = list(itertools.islice(self._queue, BATCH_MAX - len(self._batch)))
-        if any(needs_counting(reported) for reported in due):
-            records = await asyncio.to_thread(lambda: [settled_record(reported) for reported in due])
+        records = [settled_at_once(reported) for reported in due]
+        if None in records:
+            self._batch += await asyncio.to_thread(_completed, records, due)
         else:
-            records = [settled_record(reported) for reported in due]
-        self._batch += records
+            self._batch += [record for record in records if record is not None]
         for _ in due:
             self._queue.popleft()
 
@@ -187,6 +187,11 @@ class Courier:
             _logger.warning("the courier's thread hangs; it is left behind")
             return
         self._nudger.join(1.0)
+
+
+def _completed(records: Sequence[SettledRecord | None], due: Sequence[Reported]) -> list[SettledRecord]:
+    """With those of which tokens must be counted: takes long, for a thread."""
+    return [record or settled_record(reported) for record, reported in zip(records, due, strict=True)]
 
 
 async def _end_task(task: asyncio.Task[None]) -> None:

@@ -5,13 +5,14 @@ Must not import: models, the store.
 """
 
 import datetime
-from dataclasses import dataclass
 from decimal import Decimal
+
+import msgspec
 
 from billing.core.charging import ESTIMATED, ChargedUsage
 from billing.core.price_book import PriceBook
 from billing.core.prices import MultiplierRow, PriceRow
-from billing.core.pricing import ONE, cost_of, hold_of
+from billing.core.pricing import ONE, amount_of, hold_of
 from relay.core.dialects.members import text
 from relay.core.estimate import input_bound
 from relay.core.limits_asked import limits_asked
@@ -28,8 +29,7 @@ DEFAULT_OUTPUT_TOKENS = 4_096
 aside."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """price: None = the request is free. book: for the operator's own cost. size, quality: of pictures."""
 
     price: PriceRow | None
@@ -46,7 +46,7 @@ class Terms:
     def amount_nano(self, usage: TokenUsage | None) -> int:
         if self.price is None:
             return 0
-        return cost_of(usage, self.price, self.factor, size=self.size, quality=self.quality).amount_nano
+        return amount_of(usage, self.price, self.factor, size=self.size, quality=self.quality)
 
     def charge_nano(self, charged: ChargedUsage, *, is_answered: bool) -> int:
         """is_answered: the tenant got an answer, whole or in part; without one no call is charged either."""
@@ -66,7 +66,7 @@ class Terms:
                 usage = charged.usage
             is_paid = attempt.committed or usage is not None
             costs[attempt.number] = (
-                cost_of(usage, row, size=self.size, quality=self.quality).amount_nano if is_paid else 0
+                amount_of(usage, row, size=self.size, quality=self.quality) if is_paid else 0
             )
         return costs
 

@@ -1,11 +1,10 @@
 """From what the runtime reports to what a worker writes: usage charged, amount, operator's cost.
 
-Counting tokens holds the interpreter's lock: `needs_counting` says when it is due, so that it is done in a
+Counting tokens takes milliseconds: what comes without it is valued by `settled_at_once`, the rest in a
 thread. Must not import: models.
 """
 
 import logging
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -21,29 +20,30 @@ from relay.core.outcomes import RequestOutcome
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(msgspec.Struct, frozen=True):
     """terms: None = the request was not admitted by this process's store and costs nothing."""
 
     outcome: RequestOutcome
-    evidence: Evidence = field(default=NO_EVIDENCE, repr=False)
+    evidence: Evidence = NO_EVIDENCE
     terms: Terms | None = None
     account_id: int = 0
     charges_input_on_leave: bool = False
 
+    def __repr__(self) -> str:
+        """Without the evidence: it holds prompt and answer."""
+        return f"Reported({self.outcome!r})"
 
-def needs_counting(reported: Reported) -> bool:
-    """Whether tokens must be counted, which takes milliseconds."""
-    is_counted = False
 
-    def count(_text: str) -> int:
-        nonlocal is_counted
-        is_counted = True
-        return 0
+class _CountingDue(Exception):
+    """Raised by the counter of `settled_at_once`."""
 
-    if _is_priced(reported):
-        _charged(reported, count, METHOD)
-    return is_counted
+
+def settled_at_once(reported: Reported) -> SettledRecord | None:
+    """None where tokens must be counted: `settled_record`, in a thread. Microseconds, never raises."""
+    try:
+        return settled_record(reported, count=_not_now)
+    except _CountingDue:
+        return None
 
 
 def settled_record(reported: Reported, *, count: Count = tokens_count) -> SettledRecord:
@@ -86,6 +86,8 @@ def _as_reported(outcome: RequestOutcome) -> ChargedUsage:
 def _counted(reported: Reported, count: Count) -> ChargedUsage:
     try:
         return _charged(reported, count, METHOD)
+    except _CountingDue:
+        raise
     except Exception as error:  # noqa: BLE001  a charge by size is better than an outcome that never settles
         _logger.warning("tokens could not be counted: %s", type(error).__name__)
         return _charged(reported, quick_count, QUICK_METHOD)
@@ -102,4 +104,10 @@ def _charged(reported: Reported, count: Count, method: str) -> ChargedUsage:
 
 
 def _with_usage(outcome: RequestOutcome, charged: ChargedUsage) -> RequestOutcome:
+    if outcome.usage is charged.usage:
+        return outcome
     return msgspec.structs.replace(outcome, usage=charged.usage)
+
+
+def _not_now(_text: str) -> int:
+    raise _CountingDue

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
+
 from billing.admission.open_record import AccountState, Admission, AdmissionAsk, LeaseAsk, RefusedLimit
 
 CLAIM_SECONDS = 30
@@ -38,14 +40,13 @@ class OpenState(StrEnum):
     SETTLED = "settled"
 
 
-@dataclass(frozen=True, slots=True)
-class SettledRecord:
+class SettledRecord(msgspec.Struct, frozen=True, gc=False):
     """payload: the encoded settlement, bytes. account_id, amount_nano: what replaces the hold; 0 = nobody
     pays.
     """
 
     request_id: str
-    payload: bytes = field(repr=False)
+    payload: bytes
     account_id: int = 0
     amount_nano: int = 0
 

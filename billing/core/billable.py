@@ -7,45 +7,43 @@ upstream claims: of 100 prompt tokens with 250 cached, 100 are cached. A token t
 audio) counts for the first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from operator import attrgetter
 
 from relay.core.usage import TokenUsage
 
 _INPUT_PARTS = ("cached_input", "cache_write_1h", "cache_write_5m", "audio_input", "image_input")
 _OUTPUT_PARTS = ("reasoning", "audio_output", "image_output")
+_input_counts, _output_counts = attrgetter(*_INPUT_PARTS), attrgetter(*_OUTPUT_PARTS)
 
 
 def billable_tokens(usage: TokenUsage) -> dict[str, int]:
     """Part → tokens, parts without any left out. `input` is the prompt's text that no cache served or took;
     `output` the answer's visible text.
     """
-    counts = {**dict(_cut(usage, "input", _INPUT_PARTS)), **dict(_cut(usage, "output", _OUTPUT_PARTS))}
-    return {part: count for part, count in counts.items() if count}
+    tokens = _cut("input", usage.input, _INPUT_PARTS, _input_counts(usage))
+    return tokens | _cut("output", usage.output, _OUTPUT_PARTS, _output_counts(usage))
 
 
 def prompt_tokens(usage: TokenUsage) -> int:
     """The length that decides the tier."""
-    return _whole(usage, "input", _INPUT_PARTS)
+    return _whole(usage.input, _input_counts(usage))
 
 
-def _cut(usage: TokenUsage, whole: str, parts: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    left = _whole(usage, whole, parts)
-    taken = []
-    for part in parts:
-        count = min(_count(usage, part), left)
-        left -= count
-        taken.append((part, count))
-    yield whole, left
-    yield from taken
+def _cut(
+    name: str, reported: int | None, parts: Sequence[str], counts: Sequence[int | None]
+) -> dict[str, int]:
+    left = _whole(reported, counts)
+    taken = {}
+    if any(counts):
+        for part, count in zip(parts, counts, strict=True):
+            taken[part] = min(max(count or 0, 0), left)
+            left -= taken[part]
+    return {part: count for part, count in {name: left, **taken}.items() if count}
 
 
-def _whole(usage: TokenUsage, whole: str, parts: tuple[str, ...]) -> int:
+def _whole(reported: int | None, counts: Sequence[int | None]) -> int:
     """A whole that was not reported is at least its parts."""
-    if getattr(usage, whole) is None:
-        return sum(_count(usage, part) for part in parts)
-    return _count(usage, whole)
-
-
-def _count(usage: TokenUsage, name: str) -> int:
-    count: int | None = getattr(usage, name)
-    return max(count or 0, 0)
+    if reported is None:
+        return sum(max(count or 0, 0) for count in counts)
+    return max(reported, 0)

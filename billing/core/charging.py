@@ -4,8 +4,6 @@ Decided by the end reason's row in `relay.core.end_reasons` and by how far the a
 counter of tokens is handed in.
 """
 
-from dataclasses import dataclass
-
 import msgspec
 
 from relay.core.end_reasons import CLIENT_SIDE, ENDINGS, Charge
@@ -17,8 +15,7 @@ REPORTED, ESTIMATED, NONE = "reported", "estimated", "none"
 QUICK_METHOD = "bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class ChargedUsage:
+class ChargedUsage(msgspec.Struct, frozen=True, gc=False):
     """usage: None = nothing is charged by usage. source: `reported`, `estimated` or `none`."""
 
     usage: TokenUsage | None = None

@@ -28,6 +28,8 @@ FALLBACKS: Mapping[str, tuple[str, ...]] = {
 }
 """Token part → the parts asked after it, in this order."""
 TOKEN_PARTS = tuple(FALLBACKS)
+_ANY_INPUT = ("input", "cached_input", "cache_write_5m", "cache_write_1h")
+_ANY_OUTPUT = ("output", "reasoning")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,14 @@ class Rung:
 
     above_input_tokens: int
     units: Mapping[str, UnitPrice]
+    dearest_input_nano: int = field(init=False)
+    """Of what any request can use: text and caches."""
+    dearest_output_nano: int = field(init=False)
+    """Of what any request can use: text and reasoning."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dearest_input_nano", max(self.units[part].nano for part in _ANY_INPUT))
+        object.__setattr__(self, "dearest_output_nano", max(self.units[part].nano for part in _ANY_OUTPUT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ characters count where the price has a rate for them.
 Sums are kept in femto-dollars (10^-15 USD): one token at a nano-dollar per million costs just one.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -33,8 +33,9 @@ _FEMTO = {"per_call": 1_000_000, "per_image": 1_000_000, "per_audio_second": 1_0
 """Femto-dollars of one counted thing at a unit price of one nano-dollar; 1 where prices are per million."""
 _PAID_EACH = UnitPrice(Decimal(0), 0, "paid per picture")
 _NO_USAGE = TokenUsage()
-_INPUT_BOUND = ("input", "cached_input", "cache_write_5m", "cache_write_1h")
-_OUTPUT_BOUND = ("output", "reasoning")
+
+_Counted = tuple[str, int, UnitPrice]
+"""Part, how many, what one costs: what both the amount and its explanation are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,21 @@ def cost_of(
 
     Errors: ValueError for a multiplier below 0.
     """
-    lines = tuple(_lines(usage or _NO_USAGE, price, size, quality))
-    over, under = _ratio(multiplier)
-    total = sum(line.subtotal_femto for line in lines) * over
-    scale = under * FEMTO_PER_NANO
-    return Cost((2 * total + scale) // (2 * scale), lines, multiplier)
+    counted = _counted(usage or _NO_USAGE, price, size, quality)
+    lines = tuple(CostLine(*one, _femto(*one)) for one in counted)
+    return Cost(_rounded(counted, multiplier), lines, multiplier)
+
+
+def amount_of(
+    usage: TokenUsage | None,
+    price: PriceTerms,
+    multiplier: Decimal = ONE,
+    *,
+    size: str = "",
+    quality: str = "",
+) -> int:
+    """Nano-dollars: the amount of `cost_of`, without the lines that explain it."""
+    return _rounded(_counted(usage or _NO_USAGE, price, size, quality), multiplier)
 
 
 def hold_of(
@@ -104,52 +115,69 @@ def hold_of(
     """
     # A shorter prompt than the bound may stand on a lower, dearer rung.
     rungs = [rung for rung in price.rungs if rung.above_input_tokens < max(input_tokens, 1)]
-    sides = (
-        (input_tokens, _INPUT_BOUND, "_input"),
-        (output_tokens * choices, _OUTPUT_BOUND, "_output"),
-    )
-    total = 0
-    for count, parts, ending in sides:
-        extra = tuple(part for part in extra_parts if part.endswith(ending))
-        total += count * max(rung.units[part].nano for rung in rungs for part in parts + extra)
-    total += sum(line.subtotal_femto for line in _single_lines(price, audio_ms, characters))
+    dearest_input = max([rung.dearest_input_nano for rung in rungs])
+    dearest_output = max([rung.dearest_output_nano for rung in rungs])
+    if extra_parts:
+        dearest_input = max(dearest_input, _dearest_extra(rungs, extra_parts, "_input"))
+        dearest_output = max(dearest_output, _dearest_extra(rungs, extra_parts, "_output"))
+    total = input_tokens * dearest_input + output_tokens * choices * dearest_output
+    total += _total(_singles(price, audio_ms, characters))
     if images:
         unit = price.picture(size, quality) or price.dearest_picture()
-        total += 0 if unit is None else _line("per_image", images, unit).subtotal_femto
+        total += 0 if unit is None else _femto("per_image", images, unit)
     over, under = _ratio(multiplier)
     return -(-total * over // (under * FEMTO_PER_NANO))
 
 
-def _lines(usage: TokenUsage, price: PriceTerms, size: str, quality: str) -> Iterator[CostLine]:
+def _dearest_extra(rungs: Collection[Rung], parts: Collection[str], ending: str) -> int:
+    return max(
+        (rung.units[part].nano for rung in rungs for part in parts if part.endswith(ending)), default=0
+    )
+
+
+def _counted(usage: TokenUsage, price: PriceTerms, size: str, quality: str) -> list[_Counted]:
     rung = price.rung(prompt_tokens(usage))
-    tokens = billable_tokens(usage)
-    pictures = _pictures(usage, price, rung, size, quality)
-    for part, count in tokens.items():
-        paid_each = pictures is not None and part == "image_output"
-        yield _line(part, count, _PAID_EACH if paid_each else rung.units[part])
+    counted = [(part, count, rung.units[part]) for part, count in billable_tokens(usage).items()]
+    pictures = _pictures(usage, price, rung, size, quality) if usage.images else None
     if pictures is not None:
-        yield pictures
-    yield from _single_lines(price, usage.audio_ms or 0, usage.characters or 0)
+        counted = [(part, n, _PAID_EACH if part == "image_output" else unit) for part, n, unit in counted]
+        counted.append(pictures)
+    return counted + _singles(price, usage.audio_ms or 0, usage.characters or 0)
 
 
-def _pictures(usage: TokenUsage, price: PriceTerms, rung: Rung, size: str, quality: str) -> CostLine | None:
+def _pictures(usage: TokenUsage, price: PriceTerms, rung: Rung, size: str, quality: str) -> _Counted | None:
     if not usage.images or usage.images < 0:
         return None
     unit = price.picture(size, quality)
     if unit is None and (not usage.image_output or rung.units["image_output"] is UNSET):
         unit = price.dearest_picture()
-    return None if unit is None else _line("per_image", usage.images, unit)
+    return None if unit is None else ("per_image", usage.images, unit)
 
 
-def _single_lines(price: PriceTerms, audio_ms: int, characters: int) -> Iterator[CostLine]:
+def _singles(price: PriceTerms, audio_ms: int, characters: int) -> list[_Counted]:
+    if not price.singles:
+        return []
     counts = {"per_call": 1, "per_audio_second": max(audio_ms, 0), "per_character": max(characters, 0)}
-    for part, count in counts.items():
-        if count and part in price.singles:
-            yield _line(part, count, price.singles[part])
+    return [
+        (part, count, price.singles[part])
+        for part, count in counts.items()
+        if count and part in price.singles
+    ]
 
 
-def _line(part: str, count: int, unit: UnitPrice) -> CostLine:
-    return CostLine(part, count, unit, count * unit.nano * _FEMTO.get(part, 1))
+def _femto(part: str, count: int, unit: UnitPrice) -> int:
+    return count * unit.nano * _FEMTO.get(part, 1)
+
+
+def _total(counted: Collection[_Counted]) -> int:
+    return sum([_femto(*one) for one in counted])
+
+
+def _rounded(counted: Collection[_Counted], multiplier: Decimal) -> int:
+    """Half-up, to a nano-dollar."""
+    over, under = _ratio(multiplier)
+    scale = under * FEMTO_PER_NANO
+    return (2 * _total(counted) * over + scale) // (2 * scale)
 
 
 def _ratio(multiplier: Decimal) -> tuple[int, int]:

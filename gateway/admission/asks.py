@@ -27,7 +27,8 @@ def candidate_leases(candidate: Candidate, *, is_stream: bool) -> tuple[LeaseAsk
 
 
 def has_ceilings(candidates: Sequence[Candidate]) -> bool:
-    return any(candidate_leases(candidate, is_stream=True) for candidate in candidates)
+    """Whether the first is limited: where it is not, nobody need ask the store for a place."""
+    return bool(candidate_leases(candidates[0], is_stream=True))
 
 
 def rates(request: RelayRequest) -> tuple[RateAsk, ...]:

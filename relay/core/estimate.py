@@ -45,8 +45,7 @@ _ANSWER_MEMBERS = ("choices", "content", "output", "candidates")
 Count = Callable[[str], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, gc=False):
     """What an estimate can rest on. Kept in memory until the request was settled, never recorded.
 
     prompt: the request's body. received: text, reasoning and tool arguments of the attempt that answered

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 _OUTPUT_MEMBERS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_MEMBERS = frozenset({"n", *_OUTPUT_MEMBERS, "generationConfig", "generation_config"})
 _COUNT_MAX = 1_000_000_000
 
 _integer = msgspec.json.Decoder(int | float)
@@ -22,6 +23,7 @@ class _GenerationConfig(msgspec.Struct, rename="camel", gc=False):
 
 
 _config = msgspec.json.Decoder(_GenerationConfig)
+_NO_CONFIG = _GenerationConfig()
 
 
 class LimitsAsked(msgspec.Struct, frozen=True, gc=False):
@@ -31,8 +33,13 @@ class LimitsAsked(msgspec.Struct, frozen=True, gc=False):
     output: int = 0
 
 
+_NOTHING_ASKED = LimitsAsked()
+
+
 def limits_asked(fields: Mapping[str, msgspec.Raw]) -> LimitsAsked:
     """fields: top-level members of a request as the client's own bytes."""
+    if _MEMBERS.isdisjoint(fields):
+        return _NOTHING_ASKED
     config = _generation_config(fields.get("generationConfig") or fields.get("generation_config"))
     choices = _number(fields.get("n")) or _whole(config.candidate_count) or 1
     output = next((number for name in _OUTPUT_MEMBERS if (number := _number(fields.get(name)))), 0)
@@ -60,7 +67,7 @@ def _generation_config(raw: msgspec.Raw | None) -> _GenerationConfig:
             return _config.decode(raw)
         except msgspec.MsgspecError:
             pass
-    return _GenerationConfig()
+    return _NO_CONFIG
 
 
 def _whole(number: float | None) -> int:

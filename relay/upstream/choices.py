@@ -105,8 +105,8 @@ class Choices:
 
     async def _with_room(self, failure: AttemptFailed | None, step: Step, number: int) -> Choice | None:
         if failure is None and self._is_admitted(step):
-            return Choice(step, ADMISSION_LEASE if _is_limited(step.candidate.channel, step.key) else None)
-        if not _is_limited(step.candidate.channel, step.key):
+            return Choice(step, ADMISSION_LEASE if is_limited(step.candidate.channel, step.key) else None)
+        if not is_limited(step.candidate.channel, step.key):
             return Choice(step)
         steps = self._limited_options(failure)
         pairs = [(one.candidate.channel, one.key) for one in steps]
@@ -114,7 +114,7 @@ class Choices:
         if taken is None:
             self._walk.ended_by = "no candidate has room"
             return None
-        return Choice(steps[taken], number if _is_limited(*pairs[taken]) else None)
+        return Choice(steps[taken], number if is_limited(*pairs[taken]) else None)
 
     def _is_admitted(self, step: Step) -> bool:
         first = self._first
@@ -122,7 +122,7 @@ class Choices:
 
     def _drop_admission_lease(self, step: Step | None) -> None:
         """Admission leased a place that the first attempt does not take: it was disabled meanwhile."""
-        if self._first is not None and _is_limited(*self._first) and not (step and self._is_admitted(step)):
+        if self._first is not None and is_limited(*self._first) and not (step and self._is_admitted(step)):
             self._engine.leases.give_back(self._request.id, ADMISSION_LEASE)
 
     def _limited_options(self, failure: AttemptFailed | None) -> list[Step]:
@@ -130,7 +130,7 @@ class Choices:
         steps: list[Step] = []
         for step in self._walk.options(failure):
             steps.append(step)
-            if not _is_limited(step.candidate.channel, step.key):
+            if not is_limited(step.candidate.channel, step.key):
                 break
         return steps
 
@@ -178,7 +178,8 @@ def traits_of(request: RelayRequest) -> Traits:
     )
 
 
-def _is_limited(channel: Channel, key: UpstreamKey) -> bool:
+def is_limited(channel: Channel, key: UpstreamKey) -> bool:
+    """Whether an attempt with the key needs a place."""
     return _has_any(channel.ceilings) or _has_any(key.ceilings)
 
 

@@ -13,6 +13,7 @@ from relay.core.selection import keys_in_order
 from relay.core.sse import DEFAULT_MAX_EVENT_BYTES
 from relay.core.stream_state import DRAINS_PER_PROCESS
 from relay.core.types import Channel, UpstreamKey
+from relay.upstream.choices import is_limited
 from relay.upstream.ports import Chance, Clock, Control, Health, Leases, NoHealth, NoLeases, Recorder
 from relay.upstream.running import RunningRequest
 from relay.upstream.transports.contract import RelayTransport
@@ -48,14 +49,17 @@ class Engine:
     def first_choices(self, candidates: Sequence[Channel]) -> list[tuple[Channel, UpstreamKey]]:
         """Where a first attempt may go, best first: what admission leases from.
 
-        Empty when all candidates are out or cooling down.
+        None behind the first that has room in any case: a channel that is not looked at keeps its turn of
+        keys. Empty when all candidates are out or cooling down.
         """
-        return [
-            (channel, key)
-            for channel in candidates
-            for key in self.keys_of(channel)
-            if self.control.is_usable(channel, key) and not self.health.is_cooling(channel.id, key.id)
-        ]
+        choices: list[tuple[Channel, UpstreamKey]] = []
+        for channel in candidates:
+            for key in self.keys_of(channel):
+                if self.control.is_usable(channel, key) and not self.health.is_cooling(channel.id, key.id):
+                    choices.append((channel, key))
+                    if not is_limited(channel, key):
+                        return choices
+        return choices
 
     def start(
         self,

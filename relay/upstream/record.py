@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from relay.core.end_reasons import SUCCESSFUL, EndReason
 from relay.core.estimate import Evidence, answer_text
 from relay.core.limits_asked import output_limit
@@ -24,8 +26,7 @@ class Tried:
     what_next: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestEnd:
+class RequestEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How the request as a whole ended. head: None when no answer was begun. ended_at: monotonic seconds.
 
     started_wall: seconds since the epoch. status: what the client was told instead of a head.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from billing.core.billable import billable_tokens
 from billing.core.price_json import image_rates_read, image_rates_written, tiers_read, tiers_written
 from billing.core.prices import TOKEN_PARTS, PriceParts, PriceTerms, Tier
-from billing.core.pricing import cost_of, hold_of
+from billing.core.pricing import amount_of, cost_of, hold_of
 from relay.core.usage import TokenUsage
 
 INPUT_PARTS = ("cached_input", "cache_write_5m", "cache_write_1h", "audio_input", "image_input")
@@ -45,6 +45,7 @@ def test_nothing_is_negative_and_the_lines_make_up_the_amount(usage, price, mult
         sum((Fraction(line.subtotal_usd) for line in cost.lines), Fraction(0)) * Fraction(multiplier) * 10**9
     )
     assert cost.amount_nano == (2 * exact + 1) // 2, "half-up, and once"
+    assert amount_of(usage, price, multiplier, size=size, quality=quality) == cost.amount_nano
     for line in cost.lines:
         scale = {"per_call": 1, "per_image": 1, "per_audio_second": 1000}.get(line.part, 10**6)
         assert Fraction(line.subtotal_usd) == Fraction(line.unit.usd) * line.count / scale

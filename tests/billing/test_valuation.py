@@ -1,0 +1,63 @@
+"""What is valued on the loop, and what waits for a thread because its tokens must be counted."""
+
+import datetime
+from decimal import Decimal
+
+import pytest
+
+from billing.core.price_book import PriceBook
+from billing.core.prices import PriceParts, PriceRow
+from billing.outcome_codec import settlement_decode
+from billing.terms import Terms
+from billing.valuation import Reported, settled_at_once, settled_record
+from relay.core.estimate import Evidence
+from relay.core.usage import TokenUsage
+from tests.factories.billing import attempt_make, outcome_make
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+PRICE = PriceRow(id=7, model="*", group="", effective_from=NOW, parts=PriceParts(output=Decimal(2)))
+SECRET = "a pearl of wisdom"
+
+
+def reported(usage: TokenUsage | None, *, price: PriceRow | None = PRICE) -> Reported:
+    return Reported(
+        outcome_make(usage=usage, attempts=(attempt_make(usage=usage, committed=True),)),
+        Evidence(prompt=SECRET.encode(), received=SECRET, received_size=len(SECRET)),
+        Terms(price=price, multiplier=None, book=PriceBook(), admitted_at=NOW),
+        account_id=3,
+    )
+
+
+def test_a_reported_usage_is_valued_at_once():
+    one = reported(TokenUsage(input=5, output=10))
+    record = settled_at_once(one)
+    assert record == settled_record(one)
+    assert (record.account_id, record.amount_nano) == (3, 20_000)
+
+
+@pytest.mark.parametrize("usage", [None, TokenUsage(input=5)])
+def test_what_must_be_counted_is_left_to_a_thread(usage):
+    one = reported(usage)
+    assert settled_at_once(one) is None
+    record = settled_record(one, count=lambda _text: 4)
+    assert record.amount_nano == 8_000
+    assert settlement_decode(record.payload).usage_source == "estimated"
+
+
+def test_what_nobody_pays_is_never_counted():
+    record = settled_at_once(reported(None, price=None))
+    assert record is not None
+    assert settlement_decode(record.payload).usage_source == "none"
+
+
+def test_a_counter_that_fails_leaves_an_estimate_by_size(caplog):
+    def broken(_text: str) -> int:
+        raise RuntimeError(SECRET)
+
+    record = settled_record(reported(None), count=broken)
+    assert settlement_decode(record.payload).usage_method == "bytes"
+    assert SECRET not in caplog.text
+
+
+def test_the_text_of_a_report_does_not_show_what_was_said():
+    assert SECRET not in repr(reported(None))
