@@ -8,15 +8,18 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
+from urllib.parse import quote
 
 import orjson
 
 from relay.core.dialects.anthropic import ANTHROPIC
-from relay.core.dialects.base import Dialect
+from relay.core.dialects.base import Dialect, ReadsTargets
+from relay.core.dialects.gemini import GEMINI
+from relay.core.dialects.gemini.request import resource_of
 from relay.core.dialects.openai_chat import OPENAI_CHAT
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
@@ -33,22 +36,6 @@ from relay.upstream.transports.build import build_transport
 PROMPT = "Answer with one short sentence: what is a sluice?"
 PATIENCE_S = 30.0
 TOTAL_FACTOR = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How the question is put in one dialect. limits: members that keep the answer short, where demanded."""
-
-    dialect: Dialect
-    path: str
-    limits: Mapping[str, object] = field(default_factory=dict)
-
-
-FORMS = (
-    Form(OPENAI_CHAT, "/v1/chat/completions"),
-    Form(ANTHROPIC, "/v1/messages", {"max_tokens": 1024}),
-)
-"""The first that a channel's kind speaks is taken."""
 
 
 class Verdict(StrEnum):
@@ -78,6 +65,40 @@ class Question:
     is_streamed: bool = True
     prompt: str = PROMPT
     patience_s: float = PATIENCE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the question is put in one dialect: path, query and body."""
+
+    dialect: Dialect
+    ask: Callable[[Question], tuple[str, str, dict[str, object]]]
+
+
+def _messages(path: str, **limits: int) -> Callable[[Question], tuple[str, str, dict[str, object]]]:
+    """limits: members that keep the answer short, where demanded."""
+
+    def ask(question: Question) -> tuple[str, str, dict[str, object]]:
+        messages = [{"role": "user", "content": question.prompt}]
+        body = {**limits, "model": question.model, "stream": question.is_streamed, "messages": messages}
+        return path, "", body
+
+    return ask
+
+
+def _contents(question: Question) -> tuple[str, str, dict[str, object]]:
+    verb = "streamGenerateContent" if question.is_streamed else "generateContent"
+    body: dict[str, object] = {"contents": [{"role": "user", "parts": [{"text": question.prompt}]}]}
+    query = "alt=sse" if question.is_streamed else ""
+    return f"/v1beta/{quote(resource_of(question.model))}:{verb}", query, body
+
+
+FORMS = (
+    Form(OPENAI_CHAT, _messages("/v1/chat/completions")),
+    Form(ANTHROPIC, _messages("/v1/messages", max_tokens=1024)),
+    Form(GEMINI, _contents),
+)
+"""The first that a channel's kind speaks is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,24 +199,24 @@ def _form(kind: str) -> Form:
 
 
 def _request(question: Question, form: Form) -> RelayRequest:
-    asked = {
-        **form.limits,
-        "model": question.model,
-        "stream": question.is_streamed,
-        "messages": [{"role": "user", "content": question.prompt}],
-    }
+    path, query, asked = form.ask(question)
     body = orjson.dumps(asked)
+    dialect = form.dialect
+    if isinstance(dialect, ReadsTargets):
+        ask = dialect.parse_call(path, query, body)
+    else:
+        ask = dialect.parse_request(body)
     return RelayRequest(
         id=f"probe-{uuid.uuid4()}",
         caller=Caller(api_key_id=0, tenant_id=0, tenant_name="probe", group="probe"),
         method="POST",
-        path=form.path,
-        query="",
+        path=path,
+        query=query,
         headers=((b"content-type", b"application/json"),),
         body=body,
-        family=classify(form.path),
-        dialect=form.dialect,
-        ask=form.dialect.parse_request(body),
+        family=classify(path),
+        dialect=dialect,
+        ask=ask,
         is_replayable=False,
         is_image=False,
         received_at=time.monotonic(),

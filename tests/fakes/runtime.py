@@ -13,6 +13,7 @@ import httpx
 import orjson
 
 from relay.core.dialects import DIALECTS
+from relay.core.dialects.base import ReadsTargets
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
 from relay.core.estimate import Evidence
@@ -109,6 +110,7 @@ def a_request(
     received_at: float = 0.0,
     idempotency_key: str | None = None,
     route: ModelRoute | None = None,
+    query: str = "",
     **fields,
 ) -> RelayRequest:
     if body is None:
@@ -121,12 +123,14 @@ def a_request(
         caller=Caller(api_key_id=1, tenant_id=1, tenant_name="t", group="default"),
         method=method,
         path=path,
-        query="",
+        query=query,
         headers=((b"content-type", b"application/json"),),
         body=body,
         family=family,
         dialect=spoken,
-        ask=spoken.parse_request(body),
+        ask=spoken.parse_call(path, query, body)
+        if isinstance(spoken, ReadsTargets)
+        else spoken.parse_request(body),
         is_replayable=is_replayable(
             family, method, idempotency_key=idempotency_key, artefact=route is not None and route.is_artefact
         ),

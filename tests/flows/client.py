@@ -41,7 +41,10 @@ class Heard:
     @property
     def told_request_id(self) -> str | None:
         """As the error's body names it, wherever its dialect has it."""
-        return self.error.get("request_id") or self.json().get("request_id")
+        googles = (detail.get("requestId") for detail in self.error.get("details") or () if "@type" in detail)
+        return (
+            self.error.get("request_id") or self.json().get("request_id") or next(filter(None, googles), None)
+        )
 
     @property
     def request_id(self) -> str:

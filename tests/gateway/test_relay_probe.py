@@ -78,6 +78,7 @@ async def test_verdicts_on_whole_answers(model, verdict, end_reason):
     assert (finding.verdict, finding.attempt.end_reason) == (verdict, end_reason)
 
 
+@pytest.mark.parametrize("kind", ["anthropic", "gemini"])
 @pytest.mark.parametrize("is_streamed", [True, False])
 @pytest.mark.parametrize(
     ("model", "verdict"),
@@ -88,8 +89,8 @@ async def test_verdicts_on_whole_answers(model, verdict, end_reason):
         ("status-529", Verdict.REJECTED),
     ],
 )
-async def test_each_kind_is_asked_in_its_own_dialect(model, verdict, is_streamed):
-    finding = await ask(model, is_streamed=is_streamed, kind="anthropic")
+async def test_each_kind_is_asked_in_its_own_dialect(model, verdict, is_streamed, kind):
+    finding = await ask(model, is_streamed=is_streamed, kind=kind)
     assert finding.verdict is (verdict or (Verdict.NOT_SSE if is_streamed else Verdict.NOT_JSON))
 
 
