@@ -10,6 +10,7 @@ from django.apps import apps
 from django.test import Client
 
 from billing import admission
+from billing.models import DeadOutcome
 from channels_admin.models import UpstreamKey
 from channels_admin.services import channel_update, upstream_key_add, upstream_key_set_status
 from channels_admin.statuses import RouteStatus
@@ -178,6 +179,7 @@ async def _nothing_leaked(gateway, canaries: Canaries, payloads: list[bytes], ca
     everything = b"\n".join(payloads).decode("latin-1")
     assert canaries.found_in(everything) == [], "in the store"
     assert await gateway.run(_leaks_in_database, canaries) == []
+    caplog.set_level(logging.WARNING, logger="django")  # each variable a template lacks would be a traceback
     assert await gateway.run(_leaks_in_console, canaries) == []
 
 
@@ -278,7 +280,8 @@ async def test_a_bug_in_the_worker(planted, everything_logged, monkeypatch):
         raise ValueError(f"{canaries.prompt} {canaries.upstream_key}")
 
     with monkeypatch.context() as patch:
-        patch.setattr("billing.services.requests.request_row", fails)
+        patch.setattr("billing.services.outcome_rows.request_row", fails)
         await _ask(gateway, canaries, _body(canaries, stream=True))
         await gateway.recorded()
+    assert await gateway.run(DeadOutcome.objects.count) == 1
     await _nothing_leaked(gateway, canaries, payloads, everything_logged)

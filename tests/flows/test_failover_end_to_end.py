@@ -18,6 +18,7 @@ from tests.factories.channels import a_channel, a_policy
 from tests.flows.gateway import QUESTION, UPSTREAM_SECRET
 
 EFFECTIVE_WITHIN_S = 1.0
+NEVER_OUT = 10_000  # failures
 
 FAILURES = {
     "status-500": "upstream_rejected",
@@ -195,6 +196,7 @@ async def test_a_new_channel(gateway):
 
 async def test_a_changed_flag(gateway):
     """RETRY_TIMES 0: no further channel."""
+    await gateway.configure(runtime_flag_set, name="HEALTH_FAILURE_THRESHOLD", value=NEVER_OUT)
     await _first_fails(gateway, "status-503")
 
     async def is_not_retried() -> bool:
