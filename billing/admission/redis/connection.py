@@ -44,6 +44,7 @@ class Connection:
             url, protocol=2, socket_timeout=None, socket_connect_timeout=None, retry=Retry(NoBackoff(), 0)
         )
         self._connection = pool.make_connection()
+        self._loaded: set[str] = set()
 
     async def exchange(self, calls: Calls) -> list[Any]:
         """Errors: RedisError, TimeoutError."""
@@ -54,25 +55,37 @@ class Connection:
             async with limit:
                 return await self._exchange(calls)
         except BaseException:
+            self._loaded.clear()
             await cast("Awaitable[None]", self._connection.disconnect(nowait=True))
             raise
         finally:
             forgive.cancel()
 
     async def aclose(self) -> None:
+        self._loaded.clear()
         with contextlib.suppress(TimeoutError, RedisError):
             async with asyncio.timeout(EXCHANGE_TIMEOUT_S):
                 await cast("Awaitable[None]", self._connection.disconnect())
 
     async def _exchange(self, calls: Calls) -> list[Any]:
-        replies = await self._send([("EVALSHA", script.sha, 1, *rest) for script, rest in calls])
+        loads = self._loads(calls)
+        replies = await self._send([*loads, *(("EVALSHA", script.sha, 1, *rest) for script, rest in calls)])
+        del replies[: len(loads)]
         forgotten = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if forgotten:
-            # A server that restarted has seen none of them: nothing of these calls has happened.
+            # Its scripts were flushed: nothing of these calls has happened.
             again = await self._send([_eval(*calls[index]) for index in forgotten])
             for index, reply in zip(forgotten, again, strict=True):
                 replies[index] = reply
         return replies
+
+    def _loads(self, calls: Calls) -> list[tuple[str, ...]]:
+        """For scripts that this connection uses for the first time: the server may not know them, and a call
+        that had to be sent again would come after those that were queued behind it.
+        """
+        new = {script.sha: script.text for script, _ in calls if script.sha not in self._loaded}
+        self._loaded.update(new)
+        return [("SCRIPT", "LOAD", text) for text in new.values()]
 
     async def _send(self, commands: list[Any]) -> list[Any]:
         """commands: tuples of `Argument`; hiredis' stub knows tuples of one."""
