@@ -2,7 +2,8 @@
 
 Sealing keys are `id:secret`, newest first. The newest seals; all of them unseal, so a key is rotated by
 putting a new one in front, sealing everything again, and only then dropping the old one. From each secret two
-keys are derived (HKDF, RFC 5869, SHA-256): one for Fernet, one for fingerprints.
+keys are derived (HKDF, RFC 5869, SHA-256): one for Fernet, one for fingerprints. Answers that are kept for a
+while are sealed with a third one, so that neither kind of seal can be passed off as the other.
 """
 
 import base64
@@ -76,6 +77,7 @@ def _derived(secret: str, purpose: bytes) -> bytes:
 class _SealingKey:
     id: str
     fernet: Fernet
+    answers: Fernet
     fingerprint_key: bytes
 
     @classmethod
@@ -88,6 +90,7 @@ class _SealingKey:
         return cls(
             id=key_id,
             fernet=Fernet(base64.urlsafe_b64encode(_derived(secret, b"sluice upstream key seal"))),
+            answers=Fernet(base64.urlsafe_b64encode(_derived(secret, b"sluice answer seal"))),
             fingerprint_key=_derived(secret, b"sluice upstream key fingerprint"),
         )
 
@@ -123,6 +126,21 @@ class Sealer:
             return key.fernet.decrypt(token.encode()).decode()
         except InvalidToken as error:
             raise BrokenSeal(f"The secret sealed with key {key_id!r} does not unseal.") from error
+
+    def seal_answer(self, plain: bytes) -> bytes:
+        return self._newest.id.encode() + b":" + self._newest.answers.encrypt(plain)
+
+    def unseal_answer(self, sealed: bytes) -> bytes:
+        """Raises UnknownSealingKey or BrokenSeal."""
+        named, _, token = sealed.partition(b":")
+        key_id = named.decode("ascii", "replace")
+        key = self._keys.get(key_id)
+        if key is None:
+            raise UnknownSealingKey(key_id)
+        try:
+            return key.answers.decrypt(token)
+        except InvalidToken as error:
+            raise BrokenSeal(f"The answer sealed with key {key_id!r} does not unseal.") from error
 
     def is_current(self, sealed: str) -> bool:
         """Sealed with the newest key: nothing to rotate."""

@@ -146,3 +146,23 @@ def test_sealed_secret_with_an_unknown_key_id_tells_so(settings):
     settings.SEALING_KEYS = (NEW,)
     with pytest.raises(SecretUnavailable, match="UnknownSealingKey"):
         SealedSecret(sealed).reveal()
+
+
+def test_sealed_answers_open_after_a_rotation_and_never_when_changed():
+    plain = b"\x00an answer\xff"
+    sealed = Sealer([OLD]).seal_answer(plain)
+    assert plain not in sealed
+    assert Sealer([NEW, OLD]).unseal_answer(sealed) == plain
+    with pytest.raises(UnknownSealingKey):
+        Sealer([NEW]).unseal_answer(sealed)
+    for broken in (sealed[:-1], sealed[:-9] + bytes([sealed[-9] ^ 1]) + sealed[-8:]):
+        with pytest.raises(BrokenSeal):
+            Sealer([OLD]).unseal_answer(broken)
+
+
+def test_a_sealed_answer_is_no_sealed_upstream_key_and_the_other_way_round():
+    sealer = Sealer([NEW])
+    with pytest.raises(BrokenSeal):
+        sealer.unseal(sealer.seal_answer(b"answer").decode())
+    with pytest.raises(BrokenSeal):
+        sealer.unseal_answer(sealer.seal(PLAIN).encode())
