@@ -124,6 +124,11 @@ def classify(path: str) -> PathFamily:
     return _gemini_family(verb) if colon else PathFamily.CUSTOM
 
 
+def is_read(method: str) -> bool:
+    """Methods that create nothing: asked again, they do no harm."""
+    return method in _READS
+
+
 def is_replayable(
     family: PathFamily, method: str, *, idempotency_key: str | None, artefact: bool = False
 ) -> bool:
@@ -132,7 +137,7 @@ def is_replayable(
     artefact: the model route says that this model makes artefacts whatever the path; the row of images
     then applies. A blank key counts as absent. Reads are always replayable.
     """
-    if method in _READS:
+    if is_read(method):
         return True
     replay = REPLAY[PathFamily.IMAGES if artefact else family]
     return replay.with_key if idempotency_key and idempotency_key.strip() else replay.without_key
