@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from billing.admission.idempotency import IdempotencyPort
 from billing.admission.open_record import AccountState, Admission, AdmissionAsk, LeaseAsk, RefusedLimit
 
 CLAIM_SECONDS = 30
@@ -112,6 +113,10 @@ class AdmissionPort(Protocol):
 
     A call whose caller is cancelled still reaches the store; what `admit` took is then withdrawn.
     """
+
+    @property
+    def idempotency(self) -> IdempotencyPort:
+        """The markers of idempotency keys, in the same store."""
 
     async def admit(self, epoch: str, ask: AdmissionAsk) -> Admission:
         """All of it or nothing. Idempotent by request id: asked again, what was taken counts once."""

@@ -29,18 +29,19 @@ class RedisLane:
         self.port = RedisAdmissionPort(url, prefix)
         self.records = RedisOpenRecords(url, prefix)
         self.client = redis.Redis.from_url(url)
-        self.prefix = prefix
+        self.url, self.prefix = url, prefix
 
     def later(self, seconds: float) -> None:
-        for queue in ("due", "lost"):
+        for queue in ("due", "lost", "answers"):
             for request_id in self.client.zrange(f"{self.prefix}{queue}", 0, -1):
                 self.client.zincrby(f"{self.prefix}{queue}", -seconds * 1000, request_id)
         for name in ("last_beat", "grace_until"):
             if self.client.exists(f"{self.prefix}{name}"):
                 self.client.decrby(f"{self.prefix}{name}", int(seconds * 1000))
-        for key in self.client.scan_iter(f"{self.prefix}alive:*"):
-            left = self.client.pttl(key) - int(seconds * 1000)
-            self.client.pexpire(key, left) if left > 0 else self.client.delete(key)
+        for kind in ("alive", "idem", "answer"):
+            for key in self.client.scan_iter(f"{self.prefix}{kind}:*"):
+                left = self.client.pttl(key) - int(seconds * 1000)
+                self.client.pexpire(key, left) if left > 0 else self.client.delete(key)
         for key in self.client.scan_iter(f"{self.prefix}rate:*"):
             parts = msgspec.msgpack.decode(self.client.get(key))
             parts[::2] = [slot - int(seconds // 5) for slot in parts[::2]]

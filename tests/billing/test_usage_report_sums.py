@@ -164,7 +164,8 @@ def test_reports_read_no_requests_and_one_statement_each(owners):
         usage_total(query())
         list(usage_lines(query(Grouping.MODEL)))
     statements = [one["sql"] for one in captured.captured_queries if "SELECT" in one["sql"]]
-    assert len(statements) == 2
+    assert len([statement for statement in statements if "SUM(" in statement]) == 2
+    assert len(statements) <= 6  # and which days have slices, asked each time
     assert all(RelayRequest._meta.db_table not in statement for statement in statements)
 
 

@@ -18,11 +18,18 @@ class Epochs:
 
     def add(self, epoch: str, request_id: str, now: float) -> None:
         """A record runs. An epoch nobody has heard of begins with its first record."""
-        running = self._running.get(epoch)
-        if running is None:
-            running = self._running[epoch] = set()
+        self.begin(epoch, now)
+        self._running[epoch].add(request_id)
+
+    def begin(self, epoch: str, now: float) -> None:
+        """As the first record does, for what is no record yet."""
+        if epoch not in self._running:
+            self._running[epoch] = set()
             self._expiry.setdefault(epoch, now + EPOCH_EXPIRES_S)
-        running.add(request_id)
+
+    def is_dead(self, epoch: str, now: float) -> bool:
+        """Its process has not been heard for long, and could have been."""
+        return self._expiry.get(epoch, 0.0) <= now and self.may_abandon(now)
 
     def remove(self, epoch: str, request_id: str) -> None:
         self._running.get(epoch, set()).discard(request_id)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from billing.admission.memory.admitting import admit, candidate_lease, hold_raise
 from billing.admission.memory.book import Book
 from billing.admission.memory.core import Core
+from billing.admission.memory.idempotency import MemoryIdempotency
 from billing.admission.memory.mirroring import MirrorSource
 from billing.admission.memory.record import Record
 from billing.admission.memory.workers import MemoryOpenRecords, MemoryWork, settled_record
@@ -33,6 +34,7 @@ class MemoryStore(MemoryWork):
         super().__init__(Core(now))
         self.workers = MemoryOpenRecords(self._core)
         self.mirror_source = MirrorSource(self._core)
+        self.idempotency = MemoryIdempotency(self._core)
 
     async def admit(self, epoch: str, ask: AdmissionAsk) -> Admission:
         core = self._core

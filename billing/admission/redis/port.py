@@ -21,6 +21,7 @@ from billing.admission.redis.codec import (
     settled_arguments,
 )
 from billing.admission.redis.connection import Connection
+from billing.admission.redis.idempotency import RedisIdempotency
 from billing.admission.redis.store_task import NotSent, StoreTask
 from billing.admission.store import (
     Beat,
@@ -43,6 +44,7 @@ class RedisAdmissionPort:
     def __init__(self, url: str, prefix: str) -> None:
         self._prefix = prefix
         self._task = StoreTask(lambda: Connection(url))
+        self.idempotency = RedisIdempotency(url, prefix, self._task)
         self._tickets = itertools.count()
         self._ticket_start = secrets.token_hex(8)
 
@@ -117,6 +119,7 @@ class RedisAdmissionPort:
         return []
 
     async def aclose(self) -> None:
+        await self.idempotency.aclose()
         await self._task.aclose()
 
 

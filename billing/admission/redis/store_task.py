@@ -49,12 +49,20 @@ class _Call:
 
 class StoreTask:
     """connect: makes an exchange, which connects when it is used. clock: seconds, monotonic.
+    batch_max: calls sent at once.
 
     Methods are called on the loop that uses the task; on another loop it begins anew.
     """
 
-    def __init__(self, connect: Callable[[], Exchange], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Exchange],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        batch_max: int = BATCH_MAX,
+    ) -> None:
         self._connect = connect
+        self._batch_max = batch_max
         self._clock = clock
         self._breaker = Breaker()
         self._queue: deque[_Call] = deque()
@@ -169,7 +177,7 @@ class StoreTask:
 
     async def _turn(self, exchange: Exchange) -> None:
         """One batch, whatever comes of it."""
-        batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))]
+        batch = [self._queue.popleft() for _ in range(min(len(self._queue), self._batch_max))]
         try:
             replies = await exchange.exchange([(call.script, call.arguments) for call in batch])
         except asyncio.CancelledError:
