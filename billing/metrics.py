@@ -33,6 +33,11 @@ RECORDS_WRITTEN_AGAIN = Counter(
 ADMISSIONS_REFUSED = Counter(
     "sluice_admissions_refused", "Requests refused before they ran, by kind of reason.", ["reason"]
 )
+IDEMPOTENT_REPEATS = Counter(
+    "sluice_idempotent_repeats",
+    "Requests whose `Idempotency-Key` had been used before, by what they got.",
+    ["outcome"],
+)
 STORE_FAILURES = Counter(
     "sluice_admission_store_failures", "Batches of calls that the admission store did not answer."
 )

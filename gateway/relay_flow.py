@@ -4,7 +4,8 @@
                                                      └→ recorder (courier) → store → worker → rows
 
 `relay` takes one configuration snapshot for the whole request, decides who may serve it, starts the
-engine and returns as soon as the answer has begun. Refused here = nothing was sent upstream.
+engine and returns as soon as the answer has begun. Refused here = nothing was sent upstream. What was asked
+before under the same `Idempotency-Key` does not run again (`gateway.admission.idempotency`).
 """
 
 import asyncio
@@ -50,8 +51,13 @@ async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
     asked = await _asked(http, caller, dialect, parts.configuration.current.channels.routes)
     if asked.ask.stream:
         parts.overload.check(is_stream=True)
+    return await parts.idempotency.once(asked, lambda: _run(request, parts, asked))
+
+
+async def _run(request: HttpRequest, parts: "wiring.Wiring", asked: RelayRequest) -> HttpResponseBase:
+    """The answer of this very request, begun; a refusal after it ran is rendered. Raises Refusal before."""
     fallbacks = _fallbacks(parts, asked)
-    candidates = _candidates(parts, caller, asked, has_fallbacks=bool(fallbacks))
+    candidates = _candidates(parts, asked, has_fallbacks=bool(fallbacks))
     first = await _admit(parts, asked, candidates, fallbacks)
     running = parts.engine.start(asked, candidates, first=first, fallbacks=fallbacks)
     try:
@@ -157,14 +163,12 @@ def _path(method: str, raw_path: bytes) -> str:
     return path
 
 
-def _candidates(
-    parts: "wiring.Wiring", caller: Caller, asked: RelayRequest, *, has_fallbacks: bool
-) -> list[Channel]:
+def _candidates(parts: "wiring.Wiring", asked: RelayRequest, *, has_fallbacks: bool) -> list[Channel]:
     """Channels that may serve the request, in the order they will be tried. Raises Refusal 404, 403, 503.
 
     None where all that list the model are out and other models may stand in.
     """
-    config = parts.configuration.current
+    config, caller = parts.configuration.current, asked.caller
     index, ask, dialect = config.channels.index, asked.ask, asked.dialect.name
     is_allowed = is_model_allowed(caller.allowed_models, ask.model)
     if not is_allowed and not ask.model:  # it may stand in a form, a query or a path: nobody has checked it

@@ -1,6 +1,7 @@
 """The response that carries a relay answer to the client, and tells the runtime what became of it."""
 
 import asyncio
+from typing import Protocol
 
 from django.http.response import HttpResponseBase
 
@@ -14,6 +15,15 @@ IN_FLIGHT_BYTES = 16 * 1024
 """What a reader far away may not have acknowledged yet when the last write is done."""
 
 
+class Copy(Protocol):
+    """Whoever wants to have what the client is given, where it goes out as it comes."""
+
+    def add(self, data: bytes) -> None: ...
+
+    def finish(self) -> None:
+        """That was all of it. Not called for an answer that broke off."""
+
+
 class RelayAnswer(HttpResponseBase):
     """Writes itself (`gateway.front.handler.TransmittedResponse`): the whole body, or the pump's items."""
 
@@ -22,7 +32,8 @@ class RelayAnswer(HttpResponseBase):
     def __init__(self, head: Head, running: RunningRequest) -> None:
         super().__init__(status=head.status, content_type="")
         del self["Content-Type"]  # the head has its own
-        self._head = head
+        self.head = head
+        self.copy_to: Copy | None = None
         self._running = running
         self._has_left = False
 
@@ -35,10 +46,12 @@ class RelayAnswer(HttpResponseBase):
         running.on_write_timeout = connection.abort
         is_written = False
         try:
-            if self._head.body is None:
+            if self.head.body is None:
                 is_written = await self._send_pumped(send, connection)
             else:
-                is_written = await self._send_whole(self._head.body, send)
+                is_written = await self._send_whole(self.head.body, send)
+            if is_written and self.copy_to is not None and not self._has_left:
+                self.copy_to.finish()
         except asyncio.CancelledError:
             running.stop(EndReason.GATEWAY_SHUTDOWN)
             raise
@@ -51,7 +64,10 @@ class RelayAnswer(HttpResponseBase):
         pump = self._running.pump
         pump.begin_write()
         await self._send_head(send, (), body_follows=not pump.is_empty)
+        copy = self.copy_to
         async for data in pump:
+            if copy is not None:
+                copy.add(data)
             if pump.is_at_end and not self._running.is_cut:  # the end goes with the last piece, in one write
                 await send({"type": "http.response.body", "body": data, "more_body": False})
                 return True
@@ -80,8 +96,8 @@ class RelayAnswer(HttpResponseBase):
     async def _send_head(
         self, send: Send, length: tuple[tuple[bytes, bytes], ...], *, body_follows: bool
     ) -> None:
-        headers = [*self._head.headers, *length, *encoded_headers(self.items())]
-        message = {"type": "http.response.start", "status": self._head.status, "headers": headers}
+        headers = [*self.head.headers, *length, *encoded_headers(self.items())]
+        message = {"type": "http.response.start", "status": self.head.status, "headers": headers}
         if body_follows:
             message[BODY_FOLLOWS] = True
         await send(message)

@@ -2,13 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from django.conf import settings
 
-from billing.admission import admission_port
+from billing.admission import SettledRecord, admission_port
 from billing.admission.mirror import Mirror, mirror_start
 from billing.core.money import nano_from_usd
 from billing.courier import Courier
@@ -18,6 +18,7 @@ from channels_admin.selectors.api_keys import AccessChanges
 from gateway.admission import Admissions, OpenRequests
 from gateway.admission.accounts import AccountsPoll
 from gateway.admission.checkpoints import StreamProgress
+from gateway.admission.idempotency import Idempotency
 from gateway.admission.image_gate import ImageGate
 from gateway.admission.leases import AttemptLeases
 from gateway.admission.outage import OutageAllowance
@@ -48,6 +49,7 @@ class Wiring:
     overload: Overload
     health: HealthWatch
     image_gate: ImageGate
+    idempotency: Idempotency
     open_requests: OpenRequests
     admissions: Admissions
     courier: Courier
@@ -125,6 +127,7 @@ async def stop() -> None:
     await wiring.overload.aclose()
     await wiring.engine.aclose()
     await wiring.courier.aclose()
+    await wiring.idempotency.aclose()
     await wiring.open_requests.aclose()
     if wiring.embedded is not None:
         await _stop_embedded(wiring.embedded)
@@ -147,8 +150,17 @@ async def _build() -> Wiring:
     await configuration.start()
     embedded = await _start_embedded() if not settings.REDIS_URL else None
     port = admission_port()
-    open_requests = OpenRequests(port)
-    courier = Courier(port=port, on_settled=open_requests.settled)
+    open_requests = OpenRequests(
+        port,
+        on_written_again=lambda epoch: idempotency.write_again(epoch),  # noqa: PLW0108  made below
+    )
+    idempotency = Idempotency(
+        port.idempotency,
+        epoch=lambda: open_requests.epoch,
+        is_on=lambda: bool(configuration.current.channels.flag_values["IDEMPOTENT_ANSWERS"]),
+        is_running=lambda request_id: request_id in engine.running,
+    )
+    courier = Courier(port=port, on_settled=lambda some: _settled(some, open_requests, idempotency))
     await courier.start()
     transport = build_transport(settings.UPSTREAM_ALLOWED_PRIVATE_NETS)
     await transport.start()
@@ -162,7 +174,12 @@ async def _build() -> Wiring:
         chance=chance,
         control=LiveControl(configuration),
         recorder=OutcomeReporter(
-            open_requests, courier, port=port, configuration=configuration, image_gate=image_gate
+            open_requests,
+            courier,
+            port=port,
+            configuration=configuration,
+            image_gate=image_gate,
+            idempotency=idempotency,
         ),
         health=health,
         leases=AttemptLeases(port, open_requests),
@@ -184,6 +201,7 @@ async def _build() -> Wiring:
         overload=overload,
         health=health,
         image_gate=image_gate,
+        idempotency=idempotency,
         open_requests=open_requests,
         admissions=Admissions(
             port,
@@ -198,7 +216,7 @@ async def _build() -> Wiring:
         threads=threads,
         chance=chance,
         embedded=embedded,
-        forget_drain=drain.on_stop_all(lambda: engine.stop_all(EndReason.GATEWAY_SHUTDOWN)),
+        forget_drain=drain.on_stop_all(lambda: _stop_all(engine, idempotency)),
     )
 
 
@@ -220,6 +238,17 @@ async def _stop_embedded(embedded: Embedded) -> None:
 
 def _count(configuration: Configuration, flag: str) -> int:
     return int(str(configuration.current.channels.flag_values[flag]))
+
+
+def _settled(records: Sequence[SettledRecord], open_requests: OpenRequests, idempotency: Idempotency) -> None:
+    open_requests.settled(records)
+    idempotency.settled(records)
+
+
+def _stop_all(engine: Engine, idempotency: Idempotency) -> None:
+    """Those who wait first: they would begin when what they wait for ends."""
+    idempotency.stop_waiting()
+    engine.stop_all(EndReason.GATEWAY_SHUTDOWN)
 
 
 def _exhausted(engine: Engine, request_id: str) -> None:

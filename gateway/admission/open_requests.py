@@ -70,10 +70,13 @@ Progress = Callable[[Iterable[OpenRequest]], Awaitable[Sequence[Checkpoint]]]
 
 
 class OpenRequests:
-    """One per process and loop."""
+    """One per process and loop. on_written_again: called with the new epoch when the store forgot."""
 
-    def __init__(self, port: AdmissionPort) -> None:
+    def __init__(
+        self, port: AdmissionPort, *, on_written_again: Callable[[str], Awaitable[None]] | None = None
+    ) -> None:
         self._port = port
+        self._on_written_again = on_written_again
         self._open: dict[str, OpenRequest] = {}
         self._settled: OrderedDict[str, SettledRecord] = OrderedDict()
         self._boot_id = ""
@@ -147,6 +150,8 @@ class OpenRequests:
         await self._port.beat(self.epoch)
         await self._port.restore(self.epoch, [request.restored for request in self._open.values()])
         await self._port.settle(list(self._settled.values()))
+        if self._on_written_again is not None:
+            await self._on_written_again(self.epoch)
 
     async def _hold_unheld(self) -> None:
         unheld = [request for request in self._open.values() if request.is_unheld]

@@ -46,6 +46,37 @@ def store_unavailable() -> Refusal:
     return Refusal(503, message, kind="api_error", code="admission_unavailable", retry_after_s=1)
 
 
+ORIGINAL_ID = "X-Relay-Original-Request-Id"
+_NO_RETRY = ("X-Should-Retry", "false")
+"""For SDKs, which repeat any 409 otherwise."""
+_KEY_RETRY_AFTER_S = 10
+
+
+def key_reused(request_id: str) -> Refusal:
+    message = "This Idempotency-Key was used for another request: method, path or body differ."
+    return _conflict("idempotency_key_reused", message, request_id, _NO_RETRY)
+
+
+def key_in_use(request_id: str) -> Refusal:
+    message = f"Request {request_id} with this Idempotency-Key still runs. Try again later."
+    return _conflict("idempotency_key_in_use", message, request_id, retry_after_s=_KEY_RETRY_AFTER_S)
+
+
+def not_replayable(request_id: str) -> Refusal:
+    message = (
+        f"Request {request_id} with this Idempotency-Key was answered, and the answer is not kept: it was"
+        " streamed, too large, or had to make room. It does not run a second time."
+    )
+    return _conflict("idempotency_not_replayable", message, request_id, _NO_RETRY)
+
+
+def _conflict(
+    code: str, message: str, request_id: str, *headers: tuple[str, str], retry_after_s: int | None = None
+) -> Refusal:
+    named = ((ORIGINAL_ID, request_id), *headers)
+    return Refusal(409, message, code=code, retry_after_s=retry_after_s, headers=named)
+
+
 def _limit_text(refused: RefusedLimit) -> str:
     """`rpm:tenant:7` → "60 requests per minute for this account"."""
     parts = refused.name.split(":")

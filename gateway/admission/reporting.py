@@ -6,6 +6,7 @@ from billing.admission import AdmissionPort, StoreUnavailable
 from billing.courier import Courier
 from billing.metrics import REQUESTS
 from billing.valuation import Reported
+from gateway.admission.idempotency import Idempotency
 from gateway.admission.image_gate import ImageGate
 from gateway.admission.open_requests import OpenRequest, OpenRequests
 from gateway.config import Configuration
@@ -29,15 +30,18 @@ class OutcomeReporter:
         port: AdmissionPort,
         configuration: Configuration,
         image_gate: ImageGate,
+        idempotency: Idempotency,
     ) -> None:
         self._open = open_requests
         self._courier = courier
         self._configuration = configuration
         self._image_gate = image_gate
+        self._idempotency = idempotency
         self._port = port
 
     def report(self, outcome: RequestOutcome, evidence: Evidence) -> None:
         _ENDED[outcome.end_reason].inc()
+        self._idempotency.ended(outcome)
         request = self._open.close(outcome.request_id)
         if request is None:
             self._courier.report(Reported(outcome, evidence, account_id=outcome.tenant_id))

@@ -144,6 +144,7 @@ class Gateway:
         parts = wiring.current()
         assert not len(parts.open_requests), "requests are still open"
         assert not parts.image_gate.waiting, "somebody waits for an image slot"
+        assert not parts.idempotency.waiting, "somebody waits for a request with the same key"
         store = admission.open_records()
         counts = await self.run(store.counts)
         assert counts.running == 0, f"{counts.running} open records"

@@ -6,13 +6,20 @@ from dataclasses import dataclass, field
 
 import orjson
 import pytest
+import redis
 from django.apps import apps
+from django.conf import settings
 from django.test import Client
 
 from billing import admission
 from billing.models import DeadOutcome
 from channels_admin.models import UpstreamKey
-from channels_admin.services import channel_update, upstream_key_add, upstream_key_set_status
+from channels_admin.services import (
+    channel_update,
+    runtime_flag_set,
+    upstream_key_add,
+    upstream_key_set_status,
+)
 from channels_admin.statuses import RouteStatus
 from tests.factories.channels import a_staff_user
 from tests.fakes.scripted_upstream import LAST_CHUNK, SSE_HEAD, ScriptedUpstream, Send, chunk, ok
@@ -226,6 +233,43 @@ async def test_whatever_the_upstream_says(planted, everything_logged, name):
     if name.startswith("good"):
         assert canaries.completion in heard.body.decode()
     assert payloads
+    await _nothing_leaked(gateway, canaries, payloads, everything_logged)
+
+
+def _store_dump() -> str:
+    """All that the admission store holds, names of keys too."""
+    if not settings.REDIS_URL:
+        core, idempotency = (
+            admission.admission_port()._core,
+            admission.admission_port().idempotency,
+        )
+        payloads = [record.payload for record in core.book.records.values()]
+        return repr((core.book.records, payloads, idempotency._entries, idempotency._answers))
+    with redis.Redis.from_url(settings.REDIS_URL) as client:
+        read = {
+            b"string": client.get,
+            b"hash": client.hgetall,
+            b"set": client.smembers,
+            b"zset": lambda key: client.zrange(key, 0, -1),
+        }
+        keys = list(client.scan_iter(f"{settings.ADMISSION_KEY_PREFIX}*"))
+        return repr([(key, read[client.type(key)](key)) for key in keys])
+
+
+async def test_an_answer_that_is_kept_is_sealed(planted, everything_logged):
+    gateway, canaries, payloads = planted
+    await gateway.configure(runtime_flag_set, name="IDEMPOTENT_ANSWERS", value=True)
+    async with ScriptedUpstream([Send(_good_whole(canaries))]) as upstream:
+        await gateway.configure(channel_update, channel_id=gateway.channel.pk, base_url=upstream.url)
+        first = await _ask(gateway, canaries, _body(canaries, stream=False))
+        await gateway.idle()
+        again = await _ask(gateway, canaries, _body(canaries, stream=False))
+        assert len(upstream.requests) == 1
+    assert again.header("idempotent-replayed") == "true"
+    assert canaries.completion in again.body.decode()
+    dump = await gateway.run(_store_dump)
+    assert first.request_id in dump
+    assert canaries.found_in(dump) == []
     await _nothing_leaked(gateway, canaries, payloads, everything_logged)
 
 
