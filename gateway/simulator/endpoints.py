@@ -24,7 +24,7 @@ from gateway.simulator.shapes.passthrough import PassThrough
 from gateway.simulator.shapes.vectors import Embeddings, Moderations, Rerank
 
 _PREFIX = re.compile(r"/openai/deployments/(?P<deployment>[^/]+)(?=/)|/openai/v1(?=/)|/v1(?:beta)?(?=/)")
-_GEMINI = re.compile(r"/models/(?P<model>.+):(?P<verb>[A-Za-z]+)")
+_GEMINI = re.compile(r"/(?:models|tunedModels)/(?P<model>.+):(?P<verb>[A-Za-z]+)")
 _STORED = re.compile(r"/responses/(?P<id>[^/]+)(?P<cancel>/cancel)?")
 _CREATED = 1_700_000_000
 

@@ -24,6 +24,7 @@ HEADINGS = {
     "tools": "Tool calls",
     "wire": "HTTP itself",
     "anthropic": "Anthropic's shape only",
+    "gemini": "Gemini's shape only",
 }
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _PLACEHOLDER = re.compile(r"\\\{\w+\\\}")

@@ -9,6 +9,7 @@ from gateway.simulator.behaviours import (
     endings,
     errors,
     framing,
+    gemini,
     plain,
     statuses,
     timing,
@@ -18,6 +19,6 @@ from gateway.simulator.behaviours import (
 )
 
 __all__ = [
-    "anthropic", "content", "endings", "errors", "framing", "plain", "statuses", "timing", "tools", "usage",
-    "wire",
+    "anthropic", "content", "endings", "errors", "framing", "gemini", "plain", "statuses", "timing", "tools",
+    "usage", "wire",
 ]  # fmt: skip

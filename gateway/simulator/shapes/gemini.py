@@ -1,7 +1,9 @@
-"""Gemini's generateContent, streamGenerateContent, countTokens and embedContent (v1 and v1beta).
+"""Gemini's generateContent, streamGenerateContent, countTokens, embedding and predict (v1 and v1beta).
 
 Must not import: Django, aiohttp.
 """
+
+import base64
 
 import orjson
 
@@ -11,6 +13,7 @@ from gateway.simulator.frames import Frame, Part
 from gateway.simulator.json_values import JsonObject, as_count, as_object, as_text, content_text, objects
 from gateway.simulator.received import Received
 from gateway.simulator.shapes.base import Payload, joined
+from gateway.simulator.shapes.images import png
 from gateway.simulator.shapes.vectors import vector_of
 from gateway.simulator.text import count_tokens
 
@@ -80,6 +83,12 @@ class Gemini:
             return Payload(json={"totalTokens": answer.ask.prompt_tokens})
         if self._verb == "embedContent":
             return Payload(json={"embedding": {"values": vector_of(answer.ask.text)}})
+        if self._verb == "batchEmbedContents":
+            return Payload(
+                json={"embeddings": list(map(_embedded, objects(answer.ask.body.get("requests"))))}
+            )
+        if self._verb == "predict":
+            return Payload(json={"predictions": _pictures(answer.ask.body)})
         if self._verb == "streamGenerateContent":
             chunks = [frame.payload for frame in self.frames(answer)]
             return Payload(content=orjson.dumps(chunks))
@@ -89,13 +98,27 @@ class Gemini:
         return Payload(json=_body(answer, candidates, answer.completion_tokens))
 
     def error(self, fault: Fault) -> JsonObject:
-        """The body of an error answer (google.rpc.Status in JSON)."""
+        """The body of an error answer (google.rpc.Status in JSON); Google's own reasons are in upper case."""
         status = _STATUSES.get(fault.status, "INTERNAL")
-        return {"error": {"code": fault.status, "message": fault.message, "status": status}}
+        error: JsonObject = {"code": fault.status, "message": fault.message, "status": status}
+        if fault.code and fault.code.isupper():
+            info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": fault.code}
+            error["details"] = [{**info, "domain": "googleapis.com"}]
+        return {"error": error}
 
     def error_frame(self, fault: Fault) -> Frame:
         """An error inside a stream: the same object as a chunk."""
         return Frame(Part.ERROR, self.error(fault))
+
+
+def _embedded(request: JsonObject) -> JsonObject:
+    return {"values": vector_of(content_text(as_object(request.get("content")).get("parts")))}
+
+
+def _pictures(body: JsonObject) -> list[JsonObject]:
+    count = min(as_count(as_object(body.get("parameters")).get("sampleCount")) or 1, 8)
+    pictures = (base64.b64encode(png(shade)).decode() for shade in range(count))
+    return [{"mimeType": "image/png", "bytesBase64Encoded": picture} for picture in pictures]
 
 
 def _tool_specs(body: JsonObject) -> tuple[ToolSpec, ...]:
