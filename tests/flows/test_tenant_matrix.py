@@ -50,6 +50,7 @@ class Route:
 
 
 _CHAT = b'{"model":"%s","messages":[{"role":"user","content":"hi"}]}' % MODEL.encode()
+_CONTENTS = b'{"contents":[{"parts":[{"text":"hi"}]}]}'
 _PASSED = Route("/v1/own/thing", without_the_model=403, other_group=404, other_tenant=200)
 _PASSED_BODY = Route(
     "/v1/own/thing", without_the_model=404, other_group=404, other_tenant=200, body=b'{"model":"org/echo-0"}'
@@ -70,6 +71,17 @@ _ASKED = {
     for path in paths.split()
 }
 
+_GEMINI = {
+    **{
+        ("POST", f"{prefix}/{{call:call}}"): Route(
+            f"{prefix}/{MODEL}:generateContent", 404, 404, 200, body=_CONTENTS, kind="gemini"
+        )
+        for prefix in ("/v1beta/models", "/v1/models", "/v1beta/tunedModels")
+    },
+    ("GET", "/v1beta/models"): Route("/v1beta/models", 200, 200, 200, kind="gemini"),
+    ("GET", "/v1beta/models/{path:model_id}"): Route(f"/v1beta/models/{MODEL}", 404, 404, 200, kind="gemini"),
+}
+
 TABLE = {
     ("POST", "/v1/chat/completions"): Route("/v1/chat/completions", 404, 404, 200, body=_CHAT),
     **_ASKED,
@@ -77,6 +89,7 @@ TABLE = {
     ("POST", "/v1/messages/count_tokens"): Route(
         "/v1/messages/count_tokens", 404, 404, 200, body=_CHAT, kind="anthropic"
     ),
+    **_GEMINI,
     ("GET", "/v1/models"): Route("/v1/models", 200, 200, 200),
     ("GET", "/v1/models/{path:model_id}"): Route(f"/v1/models/{MODEL}", 404, 404, 200),
     ("GET", "/v1/requests/{request_id}"): Route("/v1/requests/{own}", 200, 404, 404),
@@ -91,8 +104,8 @@ TABLE = {
     ("PUT", "/v1/{path:rest}"): _PASSED_BODY,
     ("PATCH", "/v1/{path:rest}"): _PASSED_BODY,
 }
-LISTS = {("GET", "/v1/models")}
-"""Answered to everybody with a key, with what is theirs: looked at more closely below."""
+LISTS = {"/v1/models": ("data", "id"), "/v1beta/models": ("models", "displayName")}
+"""Answered to everybody with a key, with what is theirs → where the models and their names stand."""
 
 
 def _routes() -> set[tuple[str, str]]:
@@ -158,21 +171,22 @@ async def test_who_may_what(gateway, route):
     assert reached == [caller for caller in reached if found[caller] == 200], "refused, and sent all the same"
 
 
-async def test_lists_hold_what_is_the_callers(gateway):
+@pytest.mark.parametrize("target", LISTS)
+async def test_lists_hold_what_is_the_callers(gateway, target):
     await gateway.configure(channel_update, channel_id=gateway.channel.pk, models=[MODEL, "*"])
+    await gateway.add_channel(gateway.simulator.base_url, kind="gemini", models=[MODEL, "*"])
     keys = await gateway.configure(_callers, gateway)
     found = {}
     for caller in ("without the model", "other group", "other tenant", "owner"):
-        heard = await gateway.ask("GET", "/v1/models", key=keys[caller])
-        found[caller] = [model["id"] for model in heard.json()["data"]]
+        models, name = LISTS[target]
+        heard = await gateway.ask("GET", target, key=keys[caller])
+        found[caller] = [model[name] for model in heard.json()[models]]
     assert found == {
         "without the model": [], "other group": [], "other tenant": [MODEL], "owner": [MODEL],
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "target", ["/v1", "/v1/", "/v1beta", "/v1beta/models", "/v1beta/models/m:generateContent"]
-)
+@pytest.mark.parametrize("target", ["/v1", "/v1/", "/v1beta", "/v1beta/", "/v1beta/files", "/v1beta/models/"])
 @pytest.mark.parametrize("has_key", [True, False])
 async def test_what_is_no_route_is_nothing(gateway, target, has_key):
     heard = await gateway.ask("GET", target, key="" if has_key else None)
