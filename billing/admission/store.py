@@ -51,6 +51,10 @@ class SettledRecord(msgspec.Struct, frozen=True, gc=False):
     account_id: int = 0
     amount_nano: int = 0
 
+    def __repr__(self) -> str:
+        """Without the payload."""
+        return f"SettledRecord({self.request_id!r}, {self.account_id}, {self.amount_nano} nano)"
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
