@@ -12,10 +12,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from billing.admission.redis.scripts import Script
+from billing.admission.redis.time_limit import TimeLimit
 
 EXCHANGE_TIMEOUT_S = 0.2
-_LAG_S = 0.02
-"""Later than this, a timer's lateness is the loop's."""
 
 Argument = str | bytes | int
 Calls = Sequence[tuple[Script, tuple[Argument, ...]]]
@@ -44,25 +43,31 @@ class Connection:
             url, protocol=2, socket_timeout=None, socket_connect_timeout=None, retry=Retry(NoBackoff(), 0)
         )
         self._connection = pool.make_connection()
+<<<<<<< Updated upstream
         self._loaded: set[str] = set()
+=======
+        self._limit = TimeLimit(EXCHANGE_TIMEOUT_S)
+>>>>>>> Stashed changes
 
     async def exchange(self, calls: Calls) -> list[Any]:
         """Errors: RedisError, TimeoutError."""
-        loop = asyncio.get_running_loop()
-        limit = asyncio.timeout(EXCHANGE_TIMEOUT_S)
-        forgive = loop.call_later(EXCHANGE_TIMEOUT_S - 0.001, _forgive, loop, limit, loop.time())
         try:
-            async with limit:
+            async with asyncio.timeout(None) as scope:
+                self._limit.watch(scope)
                 return await self._exchange(calls)
         except BaseException:
             self._loaded.clear()
             await cast("Awaitable[None]", self._connection.disconnect(nowait=True))
             raise
         finally:
-            forgive.cancel()
+            self._limit.release()
 
     async def aclose(self) -> None:
+<<<<<<< Updated upstream
         self._loaded.clear()
+=======
+        self._limit.close()
+>>>>>>> Stashed changes
         with contextlib.suppress(TimeoutError, RedisError):
             async with asyncio.timeout(EXCHANGE_TIMEOUT_S):
                 await cast("Awaitable[None]", self._connection.disconnect())
@@ -99,12 +104,6 @@ class Connection:
             except ResponseError as error:
                 replies.append(error)
         return replies
-
-
-def _forgive(loop: asyncio.AbstractEventLoop, limit: asyncio.Timeout, began: float) -> None:
-    """A loop that stood still itself (a busy machine) has not read what the server may have said long ago."""
-    if loop.time() - began > EXCHANGE_TIMEOUT_S + _LAG_S:
-        limit.reschedule(loop.time() + EXCHANGE_TIMEOUT_S)
 
 
 def _eval(script: Script, rest: tuple[Argument, ...]) -> tuple[Argument, ...]:
