@@ -271,7 +271,7 @@ def flag_values(stored: Mapping[str, object | None]) -> dict[str, object]:
     return {flag.name: flag_state(flag, stored.get(flag.name)).value for flag in FLAGS.values()}
 
 
-def _seconds(values: Mapping[str, object], name: str) -> float:
+def _number(values: Mapping[str, object], name: str) -> float:
     value = values[name]
     if not isinstance(value, int | float):
         raise FlagError(f"{name}: a number is expected")
@@ -288,13 +288,15 @@ def _count(values: Mapping[str, object], name: str) -> int:
 def relay_flags(values: Mapping[str, object]) -> RelayFlags:
     """The part that the stream runtime obeys. `values` as `flag_values` returns them."""
     return RelayFlags(
-        header_timeout_s=_seconds(values, "OUTBOUND_HEADER_TIMEOUT_SECONDS"),
-        image_header_timeout_s=_seconds(values, "OUTBOUND_IMAGE_HEADER_TIMEOUT_SECONDS"),
-        non_stream_timeout_s=_seconds(values, "NON_STREAM_TIMEOUT_SECONDS"),
+        header_timeout_s=_number(values, "OUTBOUND_HEADER_TIMEOUT_SECONDS"),
+        image_header_timeout_s=_number(values, "OUTBOUND_IMAGE_HEADER_TIMEOUT_SECONDS"),
+        non_stream_timeout_s=_number(values, "NON_STREAM_TIMEOUT_SECONDS"),
         channel_retry_times=_count(values, "CHANNEL_RETRY_TIMES"),
         retry_times=_count(values, "RETRY_TIMES"),
-        retry_budget_s=_seconds(values, "RETRY_BUDGET_SECONDS"),
+        retry_budget_s=_number(values, "RETRY_BUDGET_SECONDS"),
         images_failover=bool(values["IMAGES_FAILOVER_ENABLED"]),
         images_failover_ambiguous=bool(values["IMAGES_FAILOVER_INCLUDE_AMBIGUOUS"]),
         images_failover_uncertain=bool(values["IMAGES_FAILOVER_INCLUDE_UNCERTAIN"]),
+        hedge_max_share=_number(values, "HEDGE_MAX_SHARE"),
+        hedge_max_running=_count(values, "HEDGE_MAX_RUNNING"),
     )

@@ -3,6 +3,7 @@
 import contextlib
 
 from billing.admission import AdmissionPort, StoreUnavailable
+from billing.core.charging import attempt_charged
 from billing.courier import Courier
 from billing.metrics import REQUESTS
 from billing.valuation import Reported
@@ -71,7 +72,8 @@ class OutcomeReporter:
             await self._port.correct_rates(amounts)
 
     def _charges_input_on_leave(self, outcome: RequestOutcome) -> bool:
-        if not outcome.attempts:
+        attempt = attempt_charged(outcome)
+        if attempt is None:
             return False
-        channel = self._configuration.current.channels.listed.get(outcome.attempts[-1].channel_id)
+        channel = self._configuration.current.channels.listed.get(attempt.channel_id)
         return channel is not None and channel.charge_input_on_leave

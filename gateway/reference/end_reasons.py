@@ -3,7 +3,7 @@
 from gateway.reference.markdown import code, page, table
 from relay.core.end_reasons import ENDINGS, Charge, EndReason, HealthEffect
 
-WITHOUT_CAUSE = frozenset({EndReason.PING_FAILED, EndReason.HEDGE_LOST, EndReason.STOPPED_BY_OPERATOR})
+WITHOUT_CAUSE = frozenset({EndReason.PING_FAILED, EndReason.STOPPED_BY_OPERATOR})
 """Reserved: nothing in this version ends an attempt so. A test demands that whoever does takes it out."""
 
 _INTRO = """\

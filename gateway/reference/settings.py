@@ -13,7 +13,7 @@ from gateway.settings.environment import BASE_DIR, Environment
 # Schemas as pydantic makes them; their values are any JSON.
 Schema = Mapping[str, object]
 
-FLAGS_WITHOUT_EFFECT = frozenset({"HEDGE_MAX_SHARE", "HEDGE_MAX_RUNNING"})
+FLAGS_WITHOUT_EFFECT: frozenset[str] = frozenset()
 """Can be set, are obeyed by nothing yet. A test demands that whoever obeys one takes it out here."""
 
 ENVIRONMENT_WITHOUT_EFFECT: frozenset[str] = frozenset()

@@ -7,16 +7,18 @@ and tells `Walk.take`. Which failure allows how much is `relay.core.retry`, for 
 """
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
-from typing import Protocol
 
 import msgspec
 
 from relay.core.errors import AttemptFailed
+from relay.core.hedging import is_gateway_error
 from relay.core.image_failover import may_have_drawn, reach_of_image, tier_of
 from relay.core.retry import KEY_IS_BAD, Reach, reach_of, status_of
 from relay.core.selection import claims
+from relay.core.steps import Candidate, Kind, Step, Surroundings, Traits, beginning_with, ordered
 from relay.core.types import Channel, RelayFlags, UpstreamKey
+
+__all__ = ["Candidate", "Kind", "Step", "Surroundings", "Traits", "Walk"]
 
 MIN_PAUSE_S, MAX_PAUSE_S = 0.2, 2.0
 FIRST_PAUSE_S = 1.0
@@ -26,68 +28,11 @@ TOOL_CALL_INVALID = "tool_call_invalid"
 """Error class of an aggregated stream whose tool call is broken: asked for whole, it may be sound."""
 
 
-class Kind(StrEnum):
-    FIRST = "first choice"
-    SAME_KEY = "same key again"
-    AS_WHOLE = "same channel without streaming"
-    NEXT_KEY = "next key"
-    NEXT_CHANNEL = "next channel"
-    FALLBACK = "fallback model"
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """A channel, and the model to ask it for: the client's, or one that stands in for it."""
-
-    channel: Channel
-    model: str
-
-
-class Traits(msgspec.Struct, frozen=True):
-    """What of a request decides its attempts. draws: makes pictures, so image failover governs it."""
-
-    model: str
-    is_replayable: bool
-    draws: bool
-
-
-class Step(msgspec.Struct, frozen=True):
-    """One possible next attempt. place: of the candidate in the walk. delay_s: to wait before it begins."""
-
-    kind: Kind
-    place: int
-    candidate: Candidate
-    key: UpstreamKey
-    delay_s: float = 0.0
-    possible_duplicate_charge: bool = False
-
-
-class Surroundings(Protocol):
-    """What the walk looks at, anew before each further attempt."""
-
-    def flags(self) -> RelayFlags: ...
-
-    def elapsed_s(self) -> float:
-        """Since the first attempt."""
-        ...
-
-    def is_usable(self, channel: Channel, key: UpstreamKey) -> bool: ...
-
-    def is_cooling(self, channel_id: int, key_id: int) -> bool: ...
-
-    def keys_of(self, channel: Channel) -> Sequence[UpstreamKey]:
-        """A channel's keys in the order of its mode."""
-        ...
-
-    def random(self) -> float:
-        """0 ≤ x < 1."""
-        ...
-
-
 class Walk:
     """The attempts of one request. `ended_by`: words for the record once `options` offered nothing."""
 
     __slots__ = (
-        "_asked_whole", "_channels", "_dead", "_keys", "_place", "_repeats", "_rest",
+        "_ahead", "_asked_whole", "_channels", "_dead", "_first", "_keys", "_place", "_repeats", "_rest",
         "_traits", "_world", "candidates", "current", "ended_by",
     )  # fmt: skip
 
@@ -99,7 +44,7 @@ class Walk:
         first: tuple[Channel, UpstreamKey] | None = None,
     ) -> None:
         """candidates: in order, those of fallback models last. first: begins the walk, e.g. by a lease."""
-        self.candidates = _ordered(traits, candidates, first)
+        self.candidates = ordered(traits, candidates, first)
         self.current: Step | None = None
         self.ended_by = ""
         self._traits = traits
@@ -108,11 +53,13 @@ class Walk:
         self._channels = 0  # in which attempts for the current candidate's model were begun
         self._repeats = 0
         self._asked_whole = False
+        self._first: Step | None = None
+        self._ahead: set[int] = set()  # places at which backups were tried
         self._dead: set[int] = set()
         self._rest: tuple[UpstreamKey, ...] = ()
         self._keys: dict[int, tuple[UpstreamKey, ...]] = {}
         if first is not None:
-            self._keys[0] = self._settled(first[0], _beginning_with(first[1], first[0].keys))
+            self._keys[0] = self._settled(first[0], beginning_with(first[1], first[0].keys))
 
     def options(self, failure: AttemptFailed | None) -> Iterator[Step]:
         """What may be tried next, nearest first. failure: of the current attempt; None before the first.
@@ -131,29 +78,76 @@ class Walk:
             self.ended_by = self.ended_by or "the retry budget is used up"
             return
         is_risky = self._traits.draws and may_have_drawn(failure)
+        if self._traits.is_hedged and self._channels == 1 and is_gateway_error(failure):
+            yield from self._other_channels(flags)
         yield from self._same_channel(failure, reach, flags, is_risky=is_risky)
         yield from self._further_channels(flags, is_risky=is_risky)
+        yield from self._last_resort()
         self.ended_by = self.ended_by or "nothing left to try"
+
+    def backups(self) -> Iterator[Step]:
+        """What may run beside the current attempt: other channels, for the same model."""
+        flags = self._world.flags()
+        if not self._is_over_budget(flags):
+            for step in self._other_channels(flags):
+                yield msgspec.structs.replace(step, kind=Kind.BACKUP)
+
+    def take_backup(self, step: Step) -> None:
+        """It begins, and counts as a further channel; the current attempt stays the current one."""
+        self._channels += 1
+        self._ahead.add(step.place)
+
+    def raced(self, decisive: Step, other: Step, failure: AttemptFailed | None) -> None:
+        """Two attempts are over, and the walk goes on from the decisive one.
+
+        failure: of the other one; None if it was stopped, so that its channel may still be tried.
+        """
+        if failure is not None and status_of(failure) in KEY_IS_BAD:
+            self._dead.add(other.key.id)
+        if failure is None:
+            self._ahead.discard(other.place)
+        if decisive is not self.current:
+            self._stand_at(decisive)
+            self._go_behind(decisive.key)
+            self.current = decisive
 
     def take(self, step: Step) -> None:
         """The attempt of this step begins; what was offered before it is passed over."""
+        self._first = self._first or step
+        if step.kind is Kind.LAST_RESORT:
+            self.current = step
+            return
         if step.place != self._place:
             is_same_model = self.current is not None and self.current.candidate.model == step.candidate.model
             self._channels = self._channels + 1 if is_same_model else 1
-            self._place = step.place
-            self._rest = self._keys_at(step.place)
-            self._asked_whole = False
+            self._stand_at(step)
         if step.kind is Kind.AS_WHOLE:
             self._asked_whole = True
         elif step.kind is Kind.SAME_KEY:
             self._repeats += 1
         else:
-            self._repeats = 0
-            self._rest = self._rest[self._rest.index(step.key) + 1 :]
+            self._go_behind(step.key)
         self.current = step
+
+    def ends_with(self, step: Step, failure: AttemptFailed) -> bool:
+        """Whether this failure of the step's attempt is one behind which nothing is tried."""
+        claimed = claims(step.candidate.channel, step.candidate.model)
+        return reach_of(failure, claimed=claimed) is Reach.NOWHERE
+
+    def _stand_at(self, step: Step) -> None:
+        self._place = step.place
+        self._rest = self._keys_at(step.place)
+        self._asked_whole = False
+
+    def _go_behind(self, key: UpstreamKey) -> None:
+        self._repeats = 0
+        self._rest = self._rest[self._rest.index(key) + 1 :]
 
     def _reach(self, failure: AttemptFailed, flags: RelayFlags) -> Reach:
         assert self.current is not None  # noqa: S101  see `options`
+        if self.current.kind is Kind.LAST_RESORT:
+            self.ended_by = "the last resort failed"
+            return Reach.NOWHERE
         if self._traits.draws:
             reach = reach_of_image(failure, tier_of(flags))
             self.ended_by = (
@@ -198,6 +192,8 @@ class Walk:
         current, channels = self.current, self._channels
         model = current.candidate.model if current is not None else self._traits.model
         for place in range(self._place + 1, len(self.candidates)):
+            if place in self._ahead:
+                continue
             candidate = self.candidates[place]
             if candidate.model != model:
                 model, channels = candidate.model, 0
@@ -208,6 +204,24 @@ class Walk:
             for key in self._keys_at(place):
                 if self._is_open(candidate.channel, key):
                     yield Step(kind, place, candidate, key, 0.0, is_risky)
+
+    def _other_channels(self, flags: RelayFlags) -> Iterator[Step]:
+        """For the model that is being tried."""
+        assert self.current is not None  # noqa: S101  callers have begun
+        model = self.current.candidate.model
+        for step in self._further_channels(flags, is_risky=False):
+            if step.candidate.model != model:
+                return
+            yield step
+
+    def _last_resort(self) -> Iterator[Step]:
+        first = self._first
+        if not self._traits.degrades or first is None:
+            return
+        channel = first.candidate.channel
+        for key in dict.fromkeys((first.key, *self._keys_at(first.place))):
+            if self._is_open(channel, key):
+                yield Step(Kind.LAST_RESORT, first.place, first.candidate, key)
 
     def _kind_of(self, candidate: Candidate) -> Kind:
         if candidate.model != self._traits.model:
@@ -245,24 +259,3 @@ class Walk:
     def _pause_s(self) -> float:
         longest_s: float = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**self._repeats)
         return MIN_PAUSE_S + self._world.random() * (longest_s - MIN_PAUSE_S)
-
-
-def _ordered(
-    traits: Traits, candidates: Sequence[Candidate], first: tuple[Channel, UpstreamKey] | None
-) -> Sequence[Candidate]:
-    """The channel of `first` before all others. Fallback models stand in for replayable requests only."""
-    if traits.draws or not traits.is_replayable:
-        candidates = [candidate for candidate in candidates if candidate.model == traits.model]
-    if first is None or (candidates and candidates[0].channel is first[0]):
-        return candidates
-    channel = first[0]
-    chosen = next((one for one in candidates if one.channel is channel), Candidate(channel, traits.model))
-    return [chosen, *(one for one in candidates if one is not chosen)]
-
-
-def _beginning_with(first: UpstreamKey, keys: tuple[UpstreamKey, ...]) -> tuple[UpstreamKey, ...]:
-    """The same round, begun at this key."""
-    if first not in keys:
-        return (first, *keys)
-    at = keys.index(first)
-    return keys[at:] + keys[:at] if at else keys

@@ -184,3 +184,5 @@ class RelayFlags:
     """Also after 500, 502 and other server errors."""
     images_failover_uncertain: bool = False
     """Also where nobody knows whether the picture was drawn; includes the server errors."""
+    hedge_max_share: float = 0.1
+    hedge_max_running: int = 50

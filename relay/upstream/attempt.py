@@ -20,7 +20,8 @@ from relay.core.usage import TokenUsage, merged
 from relay.upstream.answer import Answer, Head
 from relay.upstream.deadline import Deadline
 from relay.upstream.failures import failure_of
-from relay.upstream.plan import AttemptPlan, Mode, upstream_request
+from relay.upstream.modes import Mode
+from relay.upstream.plan import AttemptPlan, upstream_request
 from relay.upstream.ports import Clock
 from relay.upstream.transports.contract import (
     EXT_CONNECT_TIMEOUT_S,
@@ -40,6 +41,22 @@ _UNSENT_POLL_S = 0.25
 
 
 _NO_HEADERS = response_headers(())
+
+
+class Rivals(Protocol):
+    """What an attempt that runs beside another one asks before it answers."""
+
+    def win(self, attempt: "Attempt") -> None:
+        """It has proved itself: the others are stopped in this step."""
+        ...
+
+    def may_go(self, attempt: "Attempt") -> bool:
+        """Whether an answer that wins no race may go on: nobody else is left."""
+        ...
+
+    async def turn(self, attempt: "Attempt") -> None:
+        """Waits until it may."""
+        ...
 
 
 class Reading(Protocol):
@@ -68,9 +85,9 @@ class Attempt:
     __slots__ = (
         "_body", "_deadline", "_interrupt", "_is_waiting", "_transport", "_watched", "answer",
         "bytes_in", "clock", "drain_bytes_left", "end_quietly", "events", "expired", "facts",
-        "finish_reasons", "headers", "is_committed", "is_detached", "is_open", "is_processed",
-        "marks", "max_event_bytes", "plan", "rejection", "request", "response_status", "revealed",
-        "state", "trace", "whole_usage",
+        "finish_reasons", "headers", "is_committed", "is_detached", "is_misnamed", "is_open",
+        "is_processed", "marks", "max_event_bytes", "plan", "rejection", "request", "response_status",
+        "revealed", "rivals", "state", "trace", "whole_usage",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +110,10 @@ class Attempt:
         self.facts = StreamFacts()
         self.expired: EndReason | None = None
         self.is_committed = False
+        self.is_misnamed = False
+        """A stream that does not call itself one: accepted, but it wins no race."""
+        self.rivals: Rivals | None = None
+        """Set while another attempt may run beside this one."""
         self.events = 0
         self.bytes_in = 0
         self.is_processed = False
@@ -142,6 +163,7 @@ class Attempt:
         7 % of a short stream, for its passes and for memory that is never warm.
         """
         self._interrupt = _nothing
+        self.rivals = None
         if self.expired is not EndReason.COMPLETED_WITHOUT_TERMINAL:  # else it is still to end quietly
             self.end_quietly = _cannot_end_quietly
         if self._body is not None:
@@ -188,8 +210,25 @@ class Attempt:
 
     def commit(self, head: Head) -> None:
         """The commit point: the client gets this head, and no other attempt may answer."""
+        self.claim()
         self.is_committed = True
         self.answer.begin(head)
+
+    def claim(self) -> None:
+        """It has proved itself; an attempt that runs beside it has lost."""
+        if self.rivals is not None:
+            self.rivals.win(self)
+
+    async def turn(self) -> None:
+        """A misnamed stream waits here until it is alone. The upstream's timers do not count that time."""
+        if self.rivals is not None and not self.may_go:
+            began = self.clock.now()
+            await self.rivals.turn(self)
+            self.state.shift(self.clock.now() - began)
+
+    @property
+    def may_go(self) -> bool:
+        return not self.is_misnamed or self.rivals is None or self.rivals.may_go(self)
 
     # The wire.
 

@@ -1,15 +1,17 @@
 """Which channel and key is tried next: the walk of `relay.core.failover`, asked with what holds right now."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from relay.core.errors import AttemptFailed
 from relay.core.failover import Candidate, Kind, Step, Traits, Walk
+from relay.core.hedging import hedge_after_s
 from relay.core.request import RelayRequest
 from relay.core.types import NO_CEILINGS, Ceilings, Channel, UpstreamKey
+from relay.upstream.modes import Mode, may_race, mode_of
 
 if TYPE_CHECKING:
     from relay.upstream.engine import Engine
@@ -46,7 +48,7 @@ class Choice(msgspec.Struct, frozen=True):
                 return f"{kind} after {self.step.delay_s:.1f} s"
             case Kind.FALLBACK:
                 kind_words = f"{kind} {self.model}"
-            case Kind.AS_WHOLE | Kind.NEXT_KEY:
+            case Kind.AS_WHOLE | Kind.NEXT_KEY | Kind.LAST_RESORT:
                 return kind.value
             case _:
                 kind_words = kind.value
@@ -71,7 +73,8 @@ class Choices:
         self._first = first
         self._is_woken = False
         self._waker: asyncio.Future[None] | None = None
-        self._walk = Walk(traits_of(request), candidates, _World(engine), first)
+        begun_at = first[0] if first is not None else candidates[0].channel if candidates else None
+        self._walk = Walk(traits_of(request, begun_at), candidates, _World(engine), first)
 
     async def next(self, failure: AttemptFailed | None, number: int) -> Choice | None:
         """The attempt that begins now, its lease taken; None when there is no further one.
@@ -93,6 +96,21 @@ class Choices:
             self._walk.take(choice.step)
         return choice
 
+    async def backup(self, number: int) -> Choice | None:
+        """An attempt beside the current one, on another channel, its lease taken; None if there is none."""
+        steps = (step for step in self._walk.backups() if may_race(self._request, step.candidate.channel))
+        choice = await self._leased(steps, number)
+        if choice is not None:
+            self._walk.take_backup(choice.step)
+        return choice
+
+    def raced(self, decisive: Choice, other: Choice, failure: AttemptFailed | None) -> None:
+        """See `Walk.raced`."""
+        self._walk.raced(decisive.step, other.step, failure)
+
+    def ends_with(self, choice: Choice, failure: AttemptFailed) -> bool:
+        return self._walk.ends_with(choice.step, failure)
+
     def wake(self) -> None:
         """The request was stopped: whoever waits for its next attempt shall not."""
         self._is_woken = True
@@ -108,11 +126,21 @@ class Choices:
             return Choice(step, ADMISSION_LEASE if is_limited(step.candidate.channel, step.key) else None)
         if not is_limited(step.candidate.channel, step.key):
             return Choice(step)
-        steps = self._limited_options(failure)
+        choice = await self._leased(self._walk.options(failure), number)
+        if choice is None:
+            self._walk.ended_by = "no candidate has room"
+        return choice
+
+    async def _leased(self, options: Iterable[Step], number: int) -> Choice | None:
+        """The first with room, leased; None if none has, or there is none."""
+        steps = _up_to_unlimited(options)
         pairs = [(one.candidate.channel, one.key) for one in steps]
+        if not pairs:
+            return None
+        if not is_limited(*pairs[0]):
+            return Choice(steps[0])
         taken = await self._engine.leases.take(self._request.id, number, pairs)
         if taken is None:
-            self._walk.ended_by = "no candidate has room"
             return None
         return Choice(steps[taken], number if is_limited(*pairs[taken]) else None)
 
@@ -124,15 +152,6 @@ class Choices:
         """Admission leased a place that the first attempt does not take: it was disabled meanwhile."""
         if self._first is not None and is_limited(*self._first) and not (step and self._is_admitted(step)):
             self._engine.leases.give_back(self._request.id, ADMISSION_LEASE)
-
-    def _limited_options(self, failure: AttemptFailed | None) -> list[Step]:
-        """Up to the first that has room in any case."""
-        steps: list[Step] = []
-        for step in self._walk.options(failure):
-            steps.append(step)
-            if not is_limited(step.candidate.channel, step.key):
-                break
-        return steps
 
     def _go_on(self) -> None:
         if self._waker is not None and not self._waker.done():
@@ -169,13 +188,31 @@ class _World:
         return self._engine.keys_of(channel)
 
 
-def traits_of(request: RelayRequest) -> Traits:
-    is_artefact = request.route is not None and request.route.is_artefact
+def traits_of(request: RelayRequest, begun_at: Channel | None) -> Traits:
+    """begun_at: the channel of the first attempt."""
+    route = request.route
+    if route is None:
+        is_drawn = request.is_image and not request.is_replayable
+        return Traits(request.ask.model, request.is_replayable, draws=is_drawn)
+    draws = (request.is_image or route.is_artefact) and not request.is_replayable
+    streams = begun_at is not None and mode_of(request, begun_at) is Mode.STREAM
     return Traits(
-        model=request.ask.model,
-        is_replayable=request.is_replayable,
-        draws=(request.is_image or is_artefact) and not request.is_replayable,
+        request.ask.model,
+        request.is_replayable,
+        draws,
+        is_hedged=hedge_after_s(request) > 0,
+        degrades=route.degrade_to_non_stream and streams and not draws,
     )
+
+
+def _up_to_unlimited(options: Iterable[Step]) -> list[Step]:
+    """Up to the first that has room in any case."""
+    steps: list[Step] = []
+    for step in options:
+        steps.append(step)
+        if not is_limited(step.candidate.channel, step.key):
+            break
+    return steps
 
 
 def is_limited(channel: Channel, key: UpstreamKey) -> bool:

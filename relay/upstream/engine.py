@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from relay.core.end_reasons import EndReason
 from relay.core.failover import Candidate
+from relay.core.hedging import HedgeCeiling
 from relay.core.request import RelayRequest
 from relay.core.selection import keys_in_order
 from relay.core.sse import DEFAULT_MAX_EVENT_BYTES
@@ -43,6 +44,7 @@ class Engine:
         self.leases = leases or NoLeases()
         self.max_event_bytes = max_event_bytes
         self.running: dict[str, RunningRequest] = {}
+        self.hedges = HedgeCeiling()
         self._drains = 0
         self._key_turns: dict[int, int] = {}
 
@@ -78,6 +80,7 @@ class Engine:
         walked = [Candidate(channel, model) for channel in candidates]
         running = RunningRequest(self, request, [*walked, *fallbacks], first)
         self.running[request.id] = running
+        self.hedges.note_request(self.clock.now())
         running.start()
         return running
 
@@ -99,6 +102,13 @@ class Engine:
         turn = self._key_turns.get(channel.id, -1) + 1
         self._key_turns[channel.id] = turn
         return keys_in_order(channel, turn, self.chance)
+
+    def take_hedge(self) -> bool:
+        """A place for a backup; False at a ceiling."""
+        flags = self.control.flags()
+        return self.hedges.take(
+            self.clock.now(), max_share=flags.hedge_max_share, max_running=flags.hedge_max_running
+        )
 
     def take_drain(self) -> bool:
         """A place for reading on after the client left; False when all are taken."""

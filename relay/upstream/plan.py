@@ -4,13 +4,11 @@ Decides, does no I/O.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 
 import httpx
 import msgspec
 
-from relay.core.dialects.opaque import OPAQUE
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.core.failover import Kind
@@ -21,31 +19,7 @@ from relay.core.stream_state import EARLY_COMMIT_FORCED_S, IMAGE_WHOLE_EXTRA_S, 
 from relay.core.types import Channel, RelayFlags, StreamMode, StreamPolicy, UpstreamKey
 from relay.core.upstream_kinds import UPSTREAM_KINDS
 from relay.upstream.choices import Choice
-
-
-class Mode(StrEnum):
-    """What the upstream is asked for, and what the client gets."""
-
-    STREAM = "stream"
-    """A stream for a stream."""
-    WHOLE = "whole"
-    """A whole answer for a whole answer."""
-    AGGREGATE = "aggregate"
-    """`force_stream`: a stream, made whole for the client."""
-    EXPLODE = "explode"
-    """`force_non_stream`: a whole answer, sent to the client as a stream."""
-    RAW = "raw"
-    """Pass-through: whatever comes, as it comes."""
-    DRAWN = "drawn"
-    """A picture: a JSON body is looked at before it goes on, anything else passes through."""
-
-    @property
-    def asks_for_stream(self) -> bool:
-        return self in {Mode.STREAM, Mode.AGGREGATE}
-
-    @property
-    def answers_with_stream(self) -> bool:
-        return self in {Mode.STREAM, Mode.EXPLODE}
+from relay.upstream.modes import Mode, mode_of, policy_of, without_streaming
 
 
 class AttemptPlan(msgspec.Struct, frozen=True):
@@ -61,12 +35,7 @@ class AttemptPlan(msgspec.Struct, frozen=True):
     model_sent: str
     decision: str
     possible_duplicate_charge: bool = False
-
-
-def policy_of(request: RelayRequest, channel: Channel) -> StreamPolicy:
-    """The model route's, else the channel's, which is the default one where it names none."""
-    route = request.route
-    return channel.policy if route is None or route.policy is None else route.policy
+    is_hedge: bool = False
 
 
 def early_commit_s(request: RelayRequest, channel: Channel) -> float:
@@ -79,22 +48,6 @@ def early_commit_s(request: RelayRequest, channel: Channel) -> float:
     if policy.early_commit_s is not None:
         return policy.early_commit_s
     return EARLY_COMMIT_FORCED_S if policy.stream_policy is StreamMode.FORCE_NON_STREAM else 0.0
-
-
-def mode_of(request: RelayRequest, channel: Channel) -> Mode:
-    if request.ask.is_raw or request.dialect is OPAQUE:
-        return Mode.DRAWN if request.is_image else Mode.RAW
-    if not request.ask.has_streamed_form:
-        return Mode.WHOLE
-    match policy_of(request, channel).stream_policy, request.ask.stream:
-        case StreamMode.FORCE_STREAM, False:
-            return Mode.AGGREGATE
-        case StreamMode.FORCE_NON_STREAM, True:
-            return Mode.EXPLODE
-        case _, True:
-            return Mode.STREAM
-        case _:
-            return Mode.WHOLE
 
 
 def limits_of(request: RelayRequest, channel: Channel, flags: RelayFlags, mode: Mode) -> Limits:
@@ -195,7 +148,9 @@ def _headers(request: RelayRequest, plan: AttemptPlan, secret: str) -> list[tupl
 
 def make_plan(request: RelayRequest, choice: Choice, flags: RelayFlags, *, number: int) -> AttemptPlan:
     channel = choice.channel
-    mode = Mode.WHOLE if choice.step.kind is Kind.AS_WHOLE else mode_of(request, channel)
+    mode = mode_of(request, channel)
+    if choice.step.kind in {Kind.AS_WHOLE, Kind.LAST_RESORT}:
+        mode = without_streaming(mode)
     return AttemptPlan(
         number=number,
         channel=channel,
@@ -207,4 +162,5 @@ def make_plan(request: RelayRequest, choice: Choice, flags: RelayFlags, *, numbe
         model_sent=model_sent(channel, choice.model),
         decision=choice.decision,
         possible_duplicate_charge=choice.step.possible_duplicate_charge,
+        is_hedge=choice.step.kind is Kind.BACKUP,
     )

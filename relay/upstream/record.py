@@ -6,24 +6,30 @@ from dataclasses import dataclass
 import msgspec
 
 from relay.core.end_reasons import SUCCESSFUL, EndReason
+from relay.core.errors import AttemptFailed
 from relay.core.estimate import Evidence, answer_text
 from relay.core.limits_asked import output_limit
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.request import RelayRequest
 from relay.upstream.answer import Head
 from relay.upstream.attempt import Attempt
-from relay.upstream.plan import Mode, upstream_host
+from relay.upstream.modes import Mode
+from relay.upstream.plan import upstream_host
 from relay.upstream.pump import Pump
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Tried:
-    """An attempt that is over, how it ended, and what was decided then."""
+    """An attempt that is over, how it ended, and what was decided then. failure: where it ended by one."""
 
     attempt: Attempt
     end_reason: EndReason
-    error_class: str = ""
+    failure: AttemptFailed | None = None
     what_next: str = ""
+
+    @property
+    def error_class(self) -> str:
+        return "" if self.failure is None else self.failure.error_class
 
 
 class RequestEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +49,7 @@ class RequestEnd(msgspec.Struct, frozen=True, kw_only=True):
 def request_outcome(
     request: RelayRequest, tried: Sequence[Tried], end: RequestEnd, pump: Pump
 ) -> RequestOutcome:
+    """tried: the attempt that decided how the request ended comes last."""
     last = tried[-1].attempt if tried else None
     whole_body = end.head.body if end.head is not None else None
     whole_bytes = len(whole_body) if whole_body is not None and end.client_consumed else 0
@@ -70,7 +77,7 @@ def request_outcome(
         tool_count=request.ask.tool_count,
         model_served=last.plan.model if last is not None else request.ask.model,
         usage=last.usage if last is not None and last.is_committed else None,
-        attempts=tuple(_attempt_outcome(one, pump, end) for one in tried),
+        attempts=tuple(_attempt_outcome(one, pump, end) for one in sorted(tried, key=_number)),
     )
 
 
@@ -163,7 +170,12 @@ def _attempt_outcome(tried: Tried, pump: Pump, end: RequestEnd) -> AttemptOutcom
         client_consumed=end.client_consumed and attempt.is_committed,
         usage=usage,
         possible_duplicate_charge=plan.possible_duplicate_charge,
+        is_hedge=plan.is_hedge,
     )
+
+
+def _number(tried: Tried) -> int:
+    return tried.attempt.plan.number
 
 
 def _ms(at: float | None, since: float) -> float | None:

@@ -22,7 +22,8 @@ from relay.core.types import Channel, DisconnectPolicy, UpstreamKey
 from relay.upstream.aio_tasks import spawn
 from relay.upstream.answer import Answer, Head, stream_head
 from relay.upstream.attempt import Attempt
-from relay.upstream.plan import Mode, early_commit_s
+from relay.upstream.modes import Mode
+from relay.upstream.plan import early_commit_s
 from relay.upstream.ports import Timer
 from relay.upstream.pump import Pump
 from relay.upstream.record import RequestEnd, Tried, evidence_of, request_outcome
@@ -215,10 +216,9 @@ class RunningRequest:
 
     @property
     def progress(self) -> tuple[int, int, int]:
-        """Changes when there is more to book: attempts begun, attempts ended, bytes of the running one."""
+        """Changes when there is more to book: attempts begun, attempts ended, bytes of running ones."""
         series = self._series
-        received = 0 if series.running is None else series.running.attempt.bytes_in
-        return series.begun, len(series.tried), received
+        return series.begun, len(series.tried), sum(one.attempt.bytes_in for one in series.live)
 
     def draft(self) -> RequestOutcome:
         """The request as it stands, ending `abandoned`: what is booked should this process die now."""
@@ -231,12 +231,12 @@ class RunningRequest:
             client_consumed=False,
         )
         series = self._series
-        running = [] if series.running is None else [Tried(series.running.attempt, EndReason.ABANDONED)]
+        running = [Tried(one.attempt, EndReason.ABANDONED) for one in reversed(series.live)]
         return request_outcome(self.request, [*series.tried, *running], end, self._answer.pump)
 
     @property
     def received_size(self) -> int:
-        """Characters of text that the running attempt, or the last one, has received."""
+        """Characters of text that the leading attempt, or the last one, has received."""
         attempt = self._series.attempt
         return 0 if attempt is None else attempt.facts.received.size
 
@@ -248,13 +248,13 @@ class RunningRequest:
 
     @property
     def _is_detached(self) -> bool:
-        running = self._series.running
-        return running is not None and running.attempt.is_detached
+        leading = self._series.leading
+        return leading is not None and leading.attempt.is_detached
 
     def _reads_on(self, reason: EndReason) -> bool:
         """Whether the upstream is read to its end although the client has left."""
-        running = self._series.running
-        attempt = None if running is None else running.attempt
+        leading = self._series.leading
+        attempt = None if leading is None else leading.attempt
         if attempt is None or not attempt.is_open or not attempt.is_committed:
             return False
         if attempt.facts.terminal_seen:

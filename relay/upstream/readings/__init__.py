@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from relay.upstream.attempt import Reading
-from relay.upstream.plan import Mode
+from relay.upstream.modes import Mode
 from relay.upstream.readings.drawn import read_drawn
 from relay.upstream.readings.raw import read_raw
 from relay.upstream.readings.stream import read_stream

@@ -137,6 +137,7 @@ def note_content_type(attempt: Attempt) -> None:
     """A stream under another name is relayed all the same, but not in silence."""
     if attempt.headers.media_type != EVENT_STREAM:
         attempt.facts.add_soft_error("content_type", 0)
+        attempt.is_misnamed = True
 
 
 async def _json_instead(attempt: Attempt) -> AttemptFailed:

@@ -47,6 +47,8 @@ class StreamRelay:
         attempt, pump = self._attempt, self._pump
         try:
             while data := await attempt.read():
+                if attempt.is_misnamed and not attempt.is_committed:
+                    await attempt.turn()
                 out = self._take(data)
                 if out and pump.is_full:
                     attempt.state.shift(await pump.put(out))
@@ -54,6 +56,8 @@ class StreamRelay:
                     pump.put_now(out)
                 if self._facts.terminal_seen:
                     return await self._end_with_terminal()
+            if attempt.is_misnamed and not attempt.is_committed:
+                await attempt.turn()
             return self._end_of_body()
         except AttemptFailed:
             if self._facts.every_choice_finished and attempt.is_committed:
@@ -144,7 +148,8 @@ class StreamRelay:
 
     def _release(self) -> None:
         """The hold is over: the preamble goes out while the reader waits for more."""
-        if self._attempt.is_open and not self._attempt.is_committed:
+        attempt = self._attempt
+        if attempt.is_open and not attempt.is_committed and attempt.may_go:
             self._pump.put_now(self._commit())
 
     def _commit(self) -> bytes:

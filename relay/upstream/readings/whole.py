@@ -77,6 +77,9 @@ async def _aggregate(attempt: Attempt) -> EndReason:
     attempt.end_quietly = lambda: end(EndReason.COMPLETED_WITHOUT_TERMINAL)
     async for kind, out, event in _until_terminal(reader):
         if kind is EventKind.CONTENT or kind is EventKind.PREAMBLE:
+            if attempt.events == 1:
+                await attempt.turn()
+                attempt.claim()
             aggregator.add(_repaired(event, out))
         elif kind is EventKind.INVALID:  # a whole answer with a hole in it would be a wrong answer
             raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")

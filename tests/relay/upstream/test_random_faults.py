@@ -5,6 +5,7 @@ left: no task, timer, open body, running request or lease.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import httpx
@@ -12,7 +13,17 @@ import pytest
 
 from relay.core.end_reasons import ENDINGS, EndReason
 from relay.core.failover import Candidate
-from relay.core.types import Ceilings, KeyMode, PlainSecret, RelayFlags, StreamMode, UpstreamKey
+from relay.core.types import (
+    Ceilings,
+    DisconnectPolicy,
+    KeyMode,
+    ModelRoute,
+    PlainSecret,
+    RelayFlags,
+    StreamMode,
+    StreamPolicy,
+    UpstreamKey,
+)
 from tests.fakes.runtime import (
     DONE,
     ERROR,
@@ -29,6 +40,7 @@ from tests.fakes.runtime import (
 JSON = {"content-type": "application/json"}
 SEEDS = 1000
 SEEDS_A_TEST = 50
+KINDS = ("refuse", "status", "status", "silent", "stream", "stream", "whole")
 STATUSES = [302, 400, 401, 404, 408, 429, 500, 503, 504, 529]
 
 
@@ -67,36 +79,45 @@ class KeptLeases:
 async def test_any_sequence_of_faults(runtime, first_seed):
     for seed in range(first_seed, first_seed + SEEDS_A_TEST):
         try:
-            await _one_sequence(runtime, random.Random(seed))
+            await _one_sequence(runtime, random.Random(seed), is_hedged=seed % 2 == 1)
         except BaseException:
             print("seed", seed)  # noqa: T201  to repeat it
             raise
 
 
-async def _one_sequence(runtime, chance: random.Random) -> None:
+async def _one_sequence(runtime, chance: random.Random, *, is_hedged: bool) -> None:
+    """is_hedged: faults come to attempts that run side by side, in any order."""
     runtime.recorder.outcomes.clear()
     runtime.transport.exchanges.clear()
     runtime.control.current = _flags(chance)
     health = runtime.engine.health = KeptHealth(chance)
     leases = runtime.engine.leases = KeptLeases(chance)
     channels = [_channel(number, chance) for number in range(1, 4)]
-    request = _request(runtime, chance)
+    request = _hedged_request(runtime, chance) if is_hedged else _request(runtime, chance)
     first = _admitted(runtime, channels, request.id, leases) if chance.random() < 0.5 else None
     fallbacks = [Candidate(channels[-1], "other")] if chance.random() < 0.3 else []
     client = Client(runtime.engine.start(request, channels, first=first, fallbacks=fallbacks))
-    await _play(runtime, client, chance)
+    await (_play_beside if is_hedged else _play)(runtime, client, chance)
+    await _end(runtime, client)
     outcome = runtime.recorder.one
-    assert health.noted == [attempt.upstream_key_id for attempt in outcome.attempts]
+    assert sorted(health.noted) == sorted(attempt.upstream_key_id for attempt in outcome.attempts)
     assert len(runtime.transport.exchanges) == len(outcome.attempts)
     assert [attempt.number for attempt in outcome.attempts] == list(range(1, len(outcome.attempts) + 1))
     assert sum(attempt.committed for attempt in outcome.attempts) <= 1
-    assert not any(attempt.committed for attempt in outcome.attempts[:-1]), (
-        "an attempt after the commit point"
-    )
+    winner = next((a.number for a in outcome.attempts if a.committed), 0)
+    assert not winner or winner >= len(outcome.attempts) - 1, "an attempt after the commit point"
+    beside = sum(attempt.is_hedge for attempt in outcome.attempts)
+    assert beside <= 1
+    assert sum(attempt.end_reason is EndReason.HEDGE_LOST for attempt in outcome.attempts) <= beside
+    if not beside:
+        assert not winner or winner == len(outcome.attempts)
+    elif outcome.attempts[winner - 1].end_reason is not outcome.end_reason:
+        assert not winner, "the winner's end is not the request's"
     assert all(attempt.end_reason in ENDINGS for attempt in outcome.attempts)
     markers = {n for n in range(len(outcome.attempts)) if b"from-%d-" % n in client.received}
-    assert markers <= {len(outcome.attempts) - 1}, "bytes of an attempt that did not win"
+    assert markers <= {winner - 1}, "bytes of an attempt that did not win"
     assert not leases.held
+    assert not runtime.engine.hedges.running
     assert not runtime.engine.running
 
 
@@ -108,6 +129,7 @@ def _flags(chance: random.Random) -> RelayFlags:
         images_failover=chance.random() < 0.8,
         images_failover_ambiguous=chance.random() < 0.5,
         images_failover_uncertain=chance.random() < 0.5,
+        hedge_max_share=0.0 if chance.random() < 0.1 else 1.0,
     )
 
 
@@ -129,6 +151,7 @@ def _channel(number: int, chance: random.Random):
         stream_policy=chance.choice(list(StreamMode)),
         early_commit_s=chance.choice([None, 0.0, 10.0]),
         tool_call_guard=False,
+        disconnect_policy=chance.choice([*DisconnectPolicy, DisconnectPolicy.CANCEL]),
     )
 
 
@@ -137,9 +160,33 @@ def _request(runtime, chance: random.Random):
         [("/v1/chat/completions", "openai_chat")] * 4
         + [("/v1/images/generations", "opaque"), ("/v1/audio/speech", "opaque"), ("/v1/systemone", "opaque")]
     )
-    return a_request(
-        path=path, dialect=dialect, stream=chance.random() < 0.6, received_at=runtime.clock.now()
+    route = ModelRoute(
+        id=1,
+        model="m",
+        is_artefact=chance.random() < 0.1,
+        hedge_after_s=chance.choice([0.2, 1.0, 5.0]),
+        degrade_to_non_stream=chance.random() < 0.5,
     )
+    return a_request(
+        path=path,
+        dialect=dialect,
+        stream=chance.random() < 0.6,
+        received_at=runtime.clock.now(),
+        route=route if chance.random() < 0.6 else None,
+    )
+
+
+def _hedged_request(runtime, chance: random.Random):
+    route = ModelRoute(
+        id=1,
+        model="m",
+        hedge_after_s=chance.choice([0.1, 0.3]),
+        degrade_to_non_stream=chance.random() < 0.5,
+        policy=StreamPolicy(
+            stream_policy=StreamMode.FORCE_STREAM, early_commit_s=chance.choice([None, 0.0, 10.0])
+        ),
+    )
+    return a_request(stream=chance.random() < 0.7, received_at=runtime.clock.now(), route=route)
 
 
 def _admitted(runtime, channels, request_id: str, leases: KeptLeases):
@@ -166,18 +213,35 @@ async def _play(runtime, client: Client, chance: random.Random) -> None:
             break
         if end < 0.09:
             client.running.stop(EndReason.STOPPED_BY_OPERATOR)
+
+
+async def _play_beside(runtime, client: Client, chance: random.Random) -> None:
+    await runtime.clock.advance(chance.choice([0, 0.5, 0.5, 0.5]))
+    for _ in range(60):
+        await runtime.clock.advance(chance.choice([0, 0, 0, 0.3, 1.0]))
+        waiting = [n for n, one in enumerate(runtime.transport.exchanges) if not one.answered.done()]
+        if client.task.done():
+            break
+        if waiting:
+            await _fault(runtime, chance.choice(waiting), chance, [*KINDS, "stream", "stream"])
+        if chance.random() < 0.03:
+            await client.leave()
+            break
+
+
+async def _end(runtime, client: Client) -> None:
     await runtime.clock.advance(20_000)
     if not client.task.cancelled():
         await client.end()
     await runtime.clock.advance(60)
 
 
-async def _fault(runtime, number: int, chance: random.Random) -> None:
+async def _fault(runtime, number: int, chance: random.Random, kinds: Sequence[str] = KINDS) -> None:
     exchange = await runtime.sent(number)
     if exchange.answered.done():  # its time ran out while the one before it was played
         return
     mine = b'data: {"choices":[{"index":0,"delta":{"content":"from-%d-"}}]}\n\n' % number
-    kind = chance.choice(["refuse", "status", "status", "silent", "stream", "stream", "whole"])
+    kind = chance.choice(kinds)
     if kind == "refuse":
         exchange.refuse(
             chance.choice([httpx.ConnectError("x"), httpx.ReadError("x"), httpx.RemoteProtocolError("x")])

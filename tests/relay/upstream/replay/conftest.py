@@ -13,7 +13,7 @@ from relay.upstream.aio_tasks import running_task_names
 from relay.upstream.engine import Engine
 from relay.upstream.transports.build import build_transport
 from tests.fakes.runtime import Client, KeptOutcomes, StaticControl, a_request, an_engine
-from tests.fakes.scripted_upstream import Cut, Reset, ScriptedUpstream, Send, WaitLost, ok
+from tests.fakes.scripted_upstream import Cut, Reset, Script, ScriptedUpstream, Send, WaitLost, ok
 
 LOOPBACK = [ip_network("127.0.0.0/8")]
 JSON = b"content-type: application/json"
@@ -37,8 +37,10 @@ SCRIPTS = {
 PICTURE = b'{"created":1,"data":[{"b64_json":"aGVsbG8="}]}'
 
 
-def script_of(outcome: int | str):
-    """A status, or one of `SCRIPTS`."""
+def script_of(outcome: int | str | Script) -> Script:
+    """A status, one of `SCRIPTS`, or a script as it is."""
+    if isinstance(outcome, list):
+        return outcome
     if isinstance(outcome, str):
         return SCRIPTS[outcome]
     body = b'{"error":{"message":"busy","type":"server_error"}}'
@@ -71,7 +73,9 @@ class Bench:
     upstreams: list[ScriptedUpstream] = field(default_factory=list)
     channels: list[Channel] = field(default_factory=list)
 
-    async def channel(self, outcome: int | str, *more: int | str, keys: int = 1, **fields) -> None:
+    async def channel(
+        self, outcome: int | str | Script, *more: int | str | Script, keys: int = 1, **fields
+    ) -> None:
         """Fails as told, request by request; the last way repeats."""
         number = len(self.channels) + 1
         if outcome == "refused":
