@@ -43,11 +43,8 @@ class Connection:
             url, protocol=2, socket_timeout=None, socket_connect_timeout=None, retry=Retry(NoBackoff(), 0)
         )
         self._connection = pool.make_connection()
-<<<<<<< Updated upstream
         self._loaded: set[str] = set()
-=======
         self._limit = TimeLimit(EXCHANGE_TIMEOUT_S)
->>>>>>> Stashed changes
 
     async def exchange(self, calls: Calls) -> list[Any]:
         """Errors: RedisError, TimeoutError."""
@@ -63,11 +60,8 @@ class Connection:
             self._limit.release()
 
     async def aclose(self) -> None:
-<<<<<<< Updated upstream
         self._loaded.clear()
-=======
         self._limit.close()
->>>>>>> Stashed changes
         with contextlib.suppress(TimeoutError, RedisError):
             async with asyncio.timeout(EXCHANGE_TIMEOUT_S):
                 await cast("Awaitable[None]", self._connection.disconnect())
