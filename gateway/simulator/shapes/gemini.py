@@ -28,6 +28,9 @@ _STATUSES = {
 }
 _FINISHES = {Finish.LENGTH: "MAX_TOKENS", Finish.CONTENT_FILTER: "SAFETY"}
 
+_PARAMETERS = ("parameters", "parametersJsonSchema", "parameters_json_schema")
+"""A tool's schema; google-genai spells the last one so."""
+
 
 class Gemini:
     """Content generation: the verb stands in the path, and there is no terminal event."""
@@ -130,7 +133,7 @@ def _tool_specs(body: JsonObject) -> tuple[ToolSpec, ...]:
     return tuple(
         ToolSpec(
             as_text(spec.get("name")) or "tool",
-            as_object(spec.get("parameters") or spec.get("parametersJsonSchema")),
+            as_object(next(filter(None, map(spec.get, _PARAMETERS)), None)),
         )
         for spec in declared
     )
