@@ -122,7 +122,6 @@ def test_payloads_hold_nothing_but_named_fields():
         "amount_nano",
         "is_estimated",
         "usage_method",
-        "attempts",
         "format_version",
     }
 

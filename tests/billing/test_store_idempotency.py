@@ -9,6 +9,7 @@ from billing.admission.idempotency import KEPT_S, Mark, Marker, MarkState
 from billing.admission.memory import MemoryStore
 from billing.admission.memory.idempotency import MemoryIdempotency
 from billing.admission.redis import RedisAdmissionPort
+from billing.admission.redis.connection import Connection
 from billing.admission.redis.idempotency import RedisIdempotency
 from billing.admission.store import EPOCH_EXPIRES_S, GRACE_S
 from tests.billing.asks import EPOCH
@@ -198,7 +199,17 @@ async def test_expired_answers_take_no_room(keys, lane):
         await keys.aclose()
 
 
-async def test_large_answers_at_once_hold_nobody_up(keys):
+async def test_large_answers_at_once_hold_nobody_up(keys, monkeypatch):
+    """A batch has 0.2 s: megabytes in it must be few."""
+    batches = []
+    exchange = Connection.exchange
+
+    async def spy(self, calls):
+        arguments = [argument for _, arguments in calls for argument in arguments]
+        batches.append(sum(len(argument) for argument in arguments if isinstance(argument, bytes)))
+        return await exchange(self, calls)
+
+    monkeypatch.setattr(Connection, "exchange", spy)
     markers = [Marker(f"k{number}", "same", f"a{number}") for number in range(24)]
     for marker in markers:
         await keys.begin(EPOCH, marker)
@@ -206,6 +217,7 @@ async def test_large_answers_at_once_hold_nobody_up(keys):
     large = b"y" * 1_500_000
     await asyncio.gather(*(keys.keep(marker, large) for marker in markers))
     assert set(await asyncio.gather(*(keys.answer(marker.request_id) for marker in markers))) == {large}
+    assert max(batches, default=0) <= 4 * len(large)
 
 
 async def test_redis_a_taking_that_nobody_waits_for_is_given_back(redis_lane):
