@@ -23,6 +23,7 @@ from tests.bench.report import print_report, write_json
 from tests.bench.stack import (
     BENCH_DIR,
     ROOT,
+    UNBILLED,
     Stack,
     Target,
     add_gateway,
@@ -49,6 +50,11 @@ def read_options(arguments: list[str]) -> argparse.Namespace:
         "--check", action="store_true", help="exit with 1 if a goal is missed or was not measured"
     )
     parser.add_argument("--profile", action="store_true", help="only profile the gateway under ns32 and st32")
+    parser.add_argument(
+        "--without-billing",
+        action="store_true",
+        help="also a gateway without admission and settlement: tells what both add",
+    )
     parser.add_argument("--no-gateway", action="store_true", help="raw pass-through and --target only")
     parser.add_argument(
         "--target", action="append", default=[], metavar="NAME=URL", help="a server that runs already"
@@ -89,7 +95,7 @@ def start(processes: Processes, options: argparse.Namespace) -> Stack:
     add_raw(stack)
     if not options.no_gateway:
         say("Starting the gateway …")
-        add_gateway(stack)
+        add_gateway(stack, also_unbilled=options.without_billing)
     pids = parse_pairs(options.target_pid, "--target-pid")
     for name, url in parse_pairs(options.target, "--target").items():
         add_running(stack, name, url, options.key, int(pids.get(name, 0)))
@@ -137,7 +143,8 @@ def run(options: argparse.Namespace) -> int:
                     profile(stack, target, RESULTS_DIR)
             return 0
         figures = measure_all(stack, loads, options.rounds)
-    judged = {name: verdicts(figures, name) for name in figures.samples if name not in {FLOOR, REFERENCE}}
+    unjudged = {FLOOR, REFERENCE, UNBILLED}
+    judged = {name: verdicts(figures, name) for name in figures.samples if name not in unjudged}
     print_report(figures, judged, say)
     say(f"\nwritten: {write_json(RESULTS_DIR, figures, judged, machine, vars(options) | {'key': '…'})}")
     missed = any(verdict.passed is not True for lines in judged.values() for verdict in lines)

@@ -18,6 +18,7 @@ from tests.bench.figures import (
     render_table,
 )
 from tests.bench.loads import Load, Sample
+from tests.bench.stack import UNBILLED
 
 HEADER = (
     "load",
@@ -123,6 +124,23 @@ def remarks(figures: Figures) -> list[str]:
     return lines
 
 
+def billing_lines(figures: Figures) -> list[str]:
+    """What admission and settlement add, where a gateway without them ran beside."""
+    lines = []
+    for load in figures.loads.values():
+        pairs = [(figures.samples.get(name, {}).get(load.name, ())) for name in ("gateway", UNBILLED)]
+        p50_ms, cpu_ms = (
+            [middle(runs, figure) for runs in pairs]
+            for figure in (lambda s: s.p50_ms, lambda s: s.cpu_ms_per_request)
+        )
+        if None not in {*p50_ms, *cpu_ms}:
+            lines.append(
+                f"{load.name}: p50 {p50_ms[1]:.2f} → {p50_ms[0]:.2f} ms, "
+                f"CPU a request {cpu_ms[1]:.3f} → {cpu_ms[0]:.3f} ms"
+            )
+    return lines
+
+
 def noise_line(figures: Figures) -> str:
     """Others' work on the measured core."""
     shares = [
@@ -138,6 +156,7 @@ def print_report(figures: Figures, judged: dict[str, list[Verdict]], say: Callab
     say(main_table(figures))
     for title, lines in (
         ("Memory", memory_lines(figures)),
+        ("Without and with admission and settlement", billing_lines(figures)),
         ("Remarks", remarks(figures)),
         ("Noise", [noise_line(figures)]),
     ):

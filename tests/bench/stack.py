@@ -32,6 +32,8 @@ BENCH_DIR = Path(__file__).resolve().parent
 ROOT = BENCH_DIR.parents[1]
 BUILD_DIR = BENCH_DIR / "build"
 CHAT_PATH = "/v1/chat/completions"
+UNBILLED = "unbilled"
+"""The gateway without admission and settlement."""
 # Other settings of the caller must not leak into the measured processes.
 KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV")
 
@@ -191,8 +193,11 @@ def add_raw(stack: Stack) -> Target:
     return _add(stack, Target("raw", f"http://127.0.0.1:{port}", "none", child))
 
 
-def add_gateway(stack: Stack) -> Target:
-    """Database, migrations, configuration, server on its core, one worker on the other."""
+def add_gateway(stack: Stack, *, also_unbilled: bool = False) -> Target:
+    """Database, migrations, configuration, server on its core, one worker on the other.
+
+    also_unbilled: a second server beside it, with the same stores but without admission and settlement.
+    """
     processes, cores = stack.processes, stack.cores
     work_dir = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
     processes.on_exit(lambda: shutil.rmtree(work_dir, ignore_errors=True))
@@ -200,7 +205,7 @@ def add_gateway(stack: Stack) -> Target:
     redis = redis_url()
     stack.redis_pids = empty_redis(processes, redis, cores.load)
     env = gateway_environment(stack.database.url, redis, work_dir)
-    key, port = f"sk-bench-{secrets.token_hex(24)}", free_port()
+    key = f"sk-bench-{secrets.token_hex(24)}"
     config = work_dir / "bench.yaml"
     config.write_text(gateway_config(stack.mock.url, key))
     config.chmod(0o600)
@@ -213,9 +218,18 @@ def add_gateway(stack: Stack) -> Target:
     worker_command = [sys.executable, "-m", "celery", "-A", "gateway.celery", "worker", "--concurrency", "1"]
     worker_command += ["--loglevel", "WARNING", "--without-gossip", "--without-mingle"]
     stack.worker = processes.start("worker", on_core(cores.load, worker_command), env=env, cwd=ROOT)
-    serve = manage("serve", "--host", "127.0.0.1", "--port", str(port), "--workers", "1")
-    child = processes.start("gateway", on_core(cores.server, serve), env=env, cwd=ROOT)
-    return _add(stack, Target("gateway", f"http://127.0.0.1:{port}", key, child))
+    gateway = _serve(stack, "gateway", env, key)
+    if also_unbilled:
+        _serve(stack, UNBILLED, env | {"DJANGO_SETTINGS_MODULE": "tests.bench.unbilled_settings"}, key)
+    return gateway
+
+
+def _serve(stack: Stack, name: str, env: dict[str, str], key: str) -> Target:
+    port = free_port()
+    command = [sys.executable, "manage.py", "serve", "--host", "127.0.0.1", "--port", str(port)]
+    command = on_core(stack.cores.server, [*command, "--workers", "1"])
+    child = stack.processes.start(name, command, env=env, cwd=ROOT)
+    return _add(stack, Target(name, f"http://127.0.0.1:{port}", key, child))
 
 
 def add_running(stack: Stack, name: str, url: str, key: str, pid: int) -> Target:

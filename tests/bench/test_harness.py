@@ -21,7 +21,7 @@ from tests.bench.loads import LOADS, Sample, sample_of
 from tests.bench.open_streams import OpenMemory
 from tests.bench.processes import HarnessError
 from tests.bench.profiling import self_times
-from tests.bench.report import main_table, memory_lines, remarks
+from tests.bench.report import billing_lines, main_table, memory_lines, remarks
 from tests.bench.scenarios import expected_comments
 from tests.bench.stack import gateway_config, parse_pairs
 from tests.bench.stores import with_database
@@ -257,3 +257,14 @@ class TestReadings:
         client.data_received(answer)
         assert (client.status, len(client.events), len(client.comments)) == (200, 2, 1)
         assert len(client.comment_gaps()) == 1
+
+
+def test_what_billing_adds_is_told_where_a_gateway_without_it_ran():
+    assert billing_lines(figures_of(SAMPLE, loads=("ns1",))) == []
+    samples = {
+        "gateway": {"ns1": [replace(SAMPLE, p50_ms=2.5)]},
+        "unbilled": {"ns1": [replace(SAMPLE, requests_per_s=1000.0)]},
+    }
+    assert billing_lines(Figures(samples, {"ns1": BY_NAME["ns1"]}, {})) == [
+        "ns1: p50 2.00 → 2.50 ms, CPU a request 0.500 → 1.000 ms"
+    ]
