@@ -118,6 +118,7 @@ def parse_count(path: str, query: str, body: bytes) -> Ask:
     return Ask(
         model=call.model,
         has_streamed_form=False,
+        is_charged=False,
         fields=fields,
         message_count=_contents(fields),
         target=call,
