@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from channels_admin.services import runtime_flag_set
 from relay.core.stream_state import Limits
 
 
@@ -21,3 +22,9 @@ def fixed_limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr("relay.upstream.plan.Limits", lambda **others: Limits(**{**seconds, **others}))
 
     return shorten
+
+
+@pytest.fixture
+async def idempotent_answers(gateway: Any) -> None:
+    """The gateway obeys `Idempotency-Key`."""
+    await gateway.configure(runtime_flag_set, name="IDEMPOTENT_ANSWERS", value=True)
