@@ -74,7 +74,7 @@ A channel names a stream policy, or uses the default one. Policies are kept in t
 of `manage.py apply`, under these names. The timers follow what is asked of the *upstream*, whatever the
 client asked."""
 
-_POLICY_WITHOUT_EFFECT = frozenset({"tool_call_guard"})
+_POLICY_WITHOUT_EFFECT = frozenset[str]()
 _UNTOLD = frozenset({"id", "version", "name", "is_default"})
 
 

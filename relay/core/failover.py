@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from relay.core.dialects.base import TOOL_CALL_INVALID
 from relay.core.errors import AttemptFailed
 from relay.core.hedging import is_gateway_error
 from relay.core.image_failover import may_have_drawn, reach_of_image, tier_of
@@ -23,9 +24,6 @@ __all__ = ["Candidate", "Kind", "Step", "Surroundings", "Traits", "Walk"]
 MIN_PAUSE_S, MAX_PAUSE_S = 0.2, 2.0
 FIRST_PAUSE_S = 1.0
 """The longest pause before the first repetition with a key; it doubles up to `MAX_PAUSE_S`."""
-
-TOOL_CALL_INVALID = "tool_call_invalid"
-"""Error class of an aggregated stream whose tool call is broken: asked for whole, it may be sound."""
 
 
 class Walk:
@@ -253,6 +251,7 @@ class Walk:
         return key.id not in self._dead and not self._world.is_cooling(channel.id, key.id)
 
     def _may_ask_whole(self, failure: AttemptFailed) -> bool:
+        """A stream with a broken tool call, of which nobody saw anything: the whole answer may be sound."""
         is_broken_call = failure.error_class == TOOL_CALL_INVALID
         return is_broken_call and not (self._asked_whole or self._traits.draws)
 

@@ -19,6 +19,8 @@ from relay.core.sse import KEEPALIVE, Event
 from relay.core.usage import TokenUsage
 
 SOFT_ERRORS_KEPT = 20
+TOOL_CALL_INVALID = "tool_call_invalid"
+"""Class of the fault of a tool call that is not whole or not valid."""
 
 
 class EventKind(Enum):
@@ -76,6 +78,8 @@ class StreamFacts:
     received: ReceivedText = field(default_factory=ReceivedText)
     """Text, reasoning and tool arguments, for an estimate should the usage never come."""
     tool_call_count: int = 0
+    is_tool_call_broken: bool = False
+    """One of them is not whole or not valid, as far as they have been checked."""
     upstream_tool_started: bool = False
     """The upstream began to run a tool itself (search, code, MCP): the request must not be asked again."""
     soft_error_count: int = 0
@@ -88,6 +92,7 @@ class StreamFacts:
 
     def add_soft_error(self, error_class: str, offset: int) -> None:
         self.soft_error_count += 1
+        self.is_tool_call_broken |= error_class == TOOL_CALL_INVALID
         if len(self.soft_errors) < SOFT_ERRORS_KEPT:
             self.soft_errors.append(SoftError(error_class=error_class, offset=offset))
 

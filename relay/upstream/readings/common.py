@@ -1,6 +1,6 @@
 """What several readings share: media types, bounded bodies, and errors that came as data."""
 
-from relay.core.dialects.base import UpstreamError
+from relay.core.dialects.base import TOOL_CALL_INVALID, UpstreamError
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
@@ -24,6 +24,16 @@ def error_as_data(error: UpstreamError | None) -> AttemptFailed:
         code=error.code or None,
         kind=error.kind or None,
         param=error.param,
+    )
+
+
+def broken_tool_call() -> AttemptFailed:
+    """A tool call that is not whole or not valid, where the policy keeps such from the client."""
+    return AttemptFailed(
+        EndReason.UPSTREAM_PROTOCOL_ERROR,
+        error_class=TOOL_CALL_INVALID,
+        message="The upstream's answer holds a tool call that is not valid.",
+        code=TOOL_CALL_INVALID,
     )
 
 

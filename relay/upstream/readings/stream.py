@@ -60,12 +60,17 @@ class StreamRelay:
                 await attempt.turn()
             return self._end_of_body()
         except AttemptFailed:
-            if self._facts.every_choice_finished and attempt.is_committed:
+            if self._facts.every_choice_finished and attempt.is_committed and not self._is_withheld:
                 return self._end_without_terminal()
             raise
         finally:
             if self._hold_timer is not None:
                 self._hold_timer.cancel()
+
+    @property
+    def _is_withheld(self) -> bool:
+        """What has come was not passed on, so that it must not count as a whole answer."""
+        return False
 
     def _take(self, data: bytes) -> bytes:
         """What the client gets of this read: b"" while everything is held."""
@@ -173,8 +178,7 @@ class StreamRelay:
 
     def _end_of_body(self) -> EndReason:
         attempt = self._attempt
-        rest: list[bytes] = []
-        self._reader.judge(self._reader.close(), rest)
+        rest = self._take_last(self._reader.close())
         if not attempt.events:
             raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="no_event")
         attempt.is_processed = True
@@ -182,7 +186,7 @@ class StreamRelay:
             if not (self._is_whole or self._facts.every_choice_finished):
                 raise AttemptFailed(EndReason.INCOMPLETE, error_class="only_preamble")
             self._pump.put_now(self._commit())
-        self._pump.put_now(b"".join(rest))
+        self._pump.put_now(rest)
         if self._is_whole:
             if self._facts.ends_with_body:
                 self._facts.terminal_seen = True
@@ -191,6 +195,12 @@ class StreamRelay:
         if self._facts.every_choice_finished:
             return self._end_without_terminal()
         raise AttemptFailed(EndReason.INCOMPLETE, error_class="eof")
+
+    def _take_last(self, events: list[Event]) -> bytes:
+        """What the client gets of what the end of the body completed."""
+        rest: list[bytes] = []
+        self._reader.judge(events, rest)
+        return b"".join(rest)
 
     @property
     def _is_whole(self) -> bool:

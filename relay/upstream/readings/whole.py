@@ -10,7 +10,7 @@ from relay.core.stream_state import Signal
 from relay.upstream.answer import Head, stream_head
 from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
 from relay.upstream.pump import WRITE_BYTES
-from relay.upstream.readings.common import EVENT_STREAM, is_json, judge_body, read_body
+from relay.upstream.readings.common import EVENT_STREAM, broken_tool_call, is_json, judge_body, read_body
 from relay.upstream.readings.events import EventReader, demand_event_stream, note_content_type
 
 _JSON = (b"content-type", b"application/json")
@@ -40,6 +40,8 @@ async def read_exploded(attempt: Attempt) -> EndReason:
     if attempt.headers.media_type == EVENT_STREAM:
         raise AttemptFailed(EndReason.BAD_CONTENT_TYPE, error_class="stream_for_json")
     body = await _checked_body(attempt)
+    if attempt.plan.policy.tool_call_guard and attempt.facts.is_tool_call_broken:
+        raise broken_tool_call()
     attempt.commit(stream_head(attempt.headers.passed, form=attempt.request.ask.stream_form))
     await _send_as_events(attempt, body)
     return EndReason.COMPLETED

@@ -92,3 +92,21 @@ def test_errors_have_openais_shape_and_our_request_id():
 def test_an_error_text_with_half_a_surrogate_pair_is_told_all_the_same():
     body = json.loads(OPENAI_CHAT.error_body(Refusal(502, "bad \ud83d"), "r"))
     assert body["error"]["message"] == "bad ?"
+
+
+@pytest.mark.parametrize(
+    ("call", "is_broken"),
+    [
+        ({"function": {"name": "f", "arguments": '{"a":1}'}}, False),
+        ({"function": {"name": "f", "arguments": ""}}, False),
+        ({"function": {"name": "f", "arguments": '{"a":'}}, True),
+        ({"function": {"name": "", "arguments": "{}"}}, True),
+        ({"function": {"arguments": "{}"}}, True),
+        ({"custom": {"name": "f", "input": "free text"}}, False),
+        ({"function": {"name": "f", "arguments": {"a": 1}}}, False),  # Ollama's own shape
+    ],
+)
+def test_a_broken_tool_call_of_a_whole_answer_is_a_soft_error(call, is_broken):
+    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", **call}]}
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    assert inspect(body).soft_errors == (("tool_call_invalid",) if is_broken else ())
