@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from celery import current_app
 from django.db import connections
 
+import gateway.tasks  # noqa: F401  registers the jobs, which are run by name
 from billing.schedule import ScheduleEntry
 
 _logger = logging.getLogger(__name__)
