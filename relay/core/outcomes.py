@@ -38,6 +38,8 @@ class AttemptOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error_class: str = ""
     status: int | None = None
     upstream_request_id: str = ""
+    answer_id: str = ""
+    """How the upstream names its answer in the body."""
     started_at: float = 0.0
     """Seconds since the epoch."""
     connect_ms: float | None = None

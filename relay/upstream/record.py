@@ -8,6 +8,7 @@ import msgspec
 from relay.core.end_reasons import SUCCESSFUL, EndReason
 from relay.core.errors import AttemptFailed
 from relay.core.estimate import Evidence, answer_text
+from relay.core.headers import clean_client_request_id
 from relay.core.limits_asked import output_limit
 from relay.core.outcomes import AttemptOutcome, RequestOutcome
 from relay.core.request import RelayRequest
@@ -148,6 +149,7 @@ def _attempt_outcome(tried: Tried, pump: Pump, end: RequestEnd) -> AttemptOutcom
         error_class=tried.error_class,
         status=attempt.response_status or None,
         upstream_request_id=attempt.headers.request_id,
+        answer_id=clean_client_request_id(facts.answer_id),
         started_at=marks.started_wall,
         connect_ms=_ms(connected_at, began),
         header_ms=_ms(marks.headers_at, began),

@@ -75,6 +75,8 @@ class StreamFacts:
     alone says little there (Gemini goes on after one when it has run a tool), so nothing is timed by it."""
     error: UpstreamError | None = None
     model: str = ""
+    answer_id: str = ""
+    """How the upstream names its answer, as it came: some tell the usage later to who asks by it."""
     received: ReceivedText = field(default_factory=ReceivedText)
     """Text, reasoning and tool arguments, for an estimate should the usage never come."""
     tool_call_count: int = 0
@@ -131,6 +133,7 @@ class WholeAnswer(msgspec.Struct, frozen=True):
     usage: TokenUsage | None = None
     finish_reasons: tuple[str, ...] = ()
     model: str = ""
+    answer_id: str = ""
     error: UpstreamError | None = None
     soft_errors: tuple[str, ...] = ()
     """Classes of the faults the answer survived."""

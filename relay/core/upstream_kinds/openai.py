@@ -1,4 +1,4 @@
-"""`openai`: any OpenAI-compatible upstream (vLLM, Ollama, DeepSeek, OpenRouter, …)."""
+"""`openai`: any OpenAI-compatible upstream (vLLM, Ollama, DeepSeek, …)."""
 
 from relay.core.url_guard import join_url
 

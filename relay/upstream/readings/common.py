@@ -61,6 +61,7 @@ def judge_body(attempt: Attempt, body: bytes) -> None:
     attempt.whole_usage = answer.usage
     attempt.finish_reasons = answer.finish_reasons
     attempt.facts.model = answer.model
+    attempt.facts.answer_id = answer.answer_id
     for error_class in answer.soft_errors:
         attempt.facts.add_soft_error(error_class, 0)
     attempt.is_processed = True

@@ -168,6 +168,21 @@ def _loose_function(function: Mapping[str, object]) -> FunctionFragment:
     return FunctionFragment(name=text(function.get("name")), arguments=text(arguments))
 
 
+class _Named(msgspec.Struct, gc=False):
+    id: str | None = None
+
+
+_read_named = msgspec.json.Decoder(_Named).decode
+
+
+def answer_id(data: str) -> str:
+    """The `id` of an event, asked for once a stream; empty if there is none."""
+    try:
+        return _read_named(data).id or ""
+    except (ValueError, RecursionError):
+        return ""
+
+
 class _AnyDelta(msgspec.Struct, gc=False):
     delta: dict[str, msgspec.Raw] | None = None
 

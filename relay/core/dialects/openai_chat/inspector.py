@@ -13,6 +13,7 @@ from relay.core.dialects.openai_chat.chunk import (
     Delta,
     NotAChunk,
     ToolCallFragment,
+    answer_id,
     carries_more,
     loose_chunk,
     loose_json,
@@ -151,6 +152,8 @@ class OpenAIChatInspector:
     def _with_choices(self, chunk: Chunk, choices: list[Choice], event: Event, offset: int) -> Relayed:
         edits = Edits()
         has_content = False
+        if not self._choices_seen:
+            self.facts.answer_id = answer_id(event.data)
         for position, choice in enumerate(choices):
             has_content |= self._read_choice(position, choice, edits, offset)
         if chunk.model and not self.facts.model:

@@ -58,6 +58,7 @@ def inspect_whole(body: bytes) -> WholeAnswer:
         usage=reported.tokens,
         finish_reasons=_finish_reasons(members.get("choices")),
         model=text(members.get("model")),
+        answer_id=text(members.get("id")),
         soft_errors=reported.soft_errors + _call_errors(members.get("choices")),
     )
 

@@ -39,6 +39,7 @@ class IncompleteDetails(msgspec.Struct, gc=False):
 class Response(msgspec.Struct, gc=False):
     """A response object: the whole answer, or in an event what is known of it so far."""
 
+    id: str | None = None
     status: str | None = None
     model: str | None = None
     output: list[Item] | None = None
@@ -122,6 +123,7 @@ def _loose(data: str) -> dict[str, object]:
 def _loose_response(value: Mapping[str, object]) -> Response:
     details, output = value.get("incomplete_details"), value.get("output")
     return Response(
+        id=text(value.get("id")),
         status=text(value.get("status")),
         model=text(value.get("model")),
         output=[_loose_item(item) if isinstance(item, dict) else Item() for item in output]

@@ -136,7 +136,7 @@ class ResponsesInspector:
             self._read_item(payload, offset)
             return _CONTENT
         if payload.response is not None:
-            self._note_model(payload.response)
+            self._note_names(payload.response)
         return _PREAMBLE if kind in _ANNOUNCEMENTS else _CONTENT
 
     def _read_delta(self, kind: str, payload: Payload) -> EventKind:
@@ -168,7 +168,7 @@ class ResponsesInspector:
 
     def _end(self, response: Response, kind: str, offset: int) -> None:
         facts = self.facts
-        self._note_model(response)
+        self._note_names(response)
         output = response.output or []
         valid = [self._items.done(index, item) for index, item in enumerate(output)]
         was_cut = kind == "response.incomplete"
@@ -187,9 +187,11 @@ class ResponsesInspector:
         if text:
             self.facts.received.add(text)
 
-    def _note_model(self, response: Response) -> None:
+    def _note_names(self, response: Response) -> None:
         if response.model and not self.facts.model:
             self.facts.model = response.model
+        if response.id and not self.facts.answer_id:
+            self.facts.answer_id = response.id
 
     def _note_usage(self, response: Response, offset: int) -> None:
         reported = usage_from_raw(response.usage)
@@ -205,7 +207,7 @@ class ResponsesInspector:
 
     def _failed_response(self, payload: Payload, offset: int) -> tuple[EventKind, bytes]:
         response = payload.response or Response()
-        self._note_model(response)
+        self._note_names(response)
         self._note_usage(response, offset)
         self._note_pictures()
         return self._failed(failure_of(response))

@@ -45,6 +45,7 @@ def _answer(response: Response, output: list[Item]) -> WholeAnswer:
         usage=usage,
         finish_reasons=(finish_reason(response, response.status or "completed"),),
         model=response.model or "",
+        answer_id=response.id or "",
         soft_errors=reported.soft_errors + broken,
     )
 
