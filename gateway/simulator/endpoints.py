@@ -1,7 +1,7 @@
-"""Which shape answers which path, and the endpoints that no behaviour touches (models, stored responses).
+"""Which shape answers which path, and the endpoints that no behaviour touches: models and what is stored.
 
-Paths of OpenAI, Azure (`/openai/deployments/NAME/…`, `/openai/v1/…`), Anthropic and Gemini are known; any
-other path below `/v1` is passed through. Must not import: Django, aiohttp.
+Paths of OpenAI, Azure (`/openai/deployments/NAME/…`, `/openai/v1/…`), Anthropic, Gemini and OpenRouter
+(`/api/v1/…`) are known; any other path below `/v1` is passed through. Must not import: Django, aiohttp.
 """
 
 import re
@@ -23,7 +23,9 @@ from gateway.simulator.shapes.openai_responses import OpenAIResponses
 from gateway.simulator.shapes.passthrough import PassThrough
 from gateway.simulator.shapes.vectors import Embeddings, Moderations, Rerank
 
-_PREFIX = re.compile(r"/openai/deployments/(?P<deployment>[^/]+)(?=/)|/openai/v1(?=/)|/v1(?:beta)?(?=/)")
+_PREFIX = re.compile(
+    r"/openai/deployments/(?P<deployment>[^/]+)(?=/)|(?:/openai|/api)/v1(?=/)|/v1(?:beta)?(?=/)"
+)
 _GEMINI = re.compile(r"/(?:models|tunedModels)/(?P<model>.+):(?P<verb>[A-Za-z]+)")
 _STORED = re.compile(r"/responses/(?P<id>[^/]+)(?P<cancel>/cancel)?")
 _CREATED = 1_700_000_000
@@ -76,7 +78,7 @@ def shape_for(received: Received) -> Shape | None:
 
 
 def directory_answer(received: Received, memory: Memory) -> tuple[int, JsonObject] | None:
-    """Status and body for GET models and for stored responses; None if it is another request."""
+    """Status and body for GET models, generations and stored responses; None if it is another request."""
     tail = _tail(received.path)
     if tail is None:
         return None
@@ -84,6 +86,8 @@ def directory_answer(received: Received, memory: Memory) -> tuple[int, JsonObjec
         return 200, _model_list(received)
     if received.method in {"GET", "HEAD"} and tail.startswith("/models/"):
         return 200, _model(received, tail.removeprefix("/models/"))
+    if received.method in {"GET", "HEAD"} and tail == "/generation":
+        return _generation(memory, received.query.get("id", ""))
     if match := _STORED.fullmatch(tail):
         return _stored(received, memory, match["id"], is_cancel=bool(match["cancel"]))
     return None
@@ -106,6 +110,13 @@ def _model_list(received: Received) -> JsonObject:
     if received.header("anthropic-version"):
         return {"data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]}
     return {"object": "list", "data": models}
+
+
+def _generation(memory: Memory, identifier: str) -> tuple[int, JsonObject]:
+    generation = memory.generation(identifier)
+    if generation is None:
+        return 404, OpenAIErrors().error(fault_for(404, f"Generation {identifier} not found"))
+    return 200, {"data": generation}
 
 
 def _stored(

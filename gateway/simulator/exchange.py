@@ -18,7 +18,9 @@ from gateway.simulator.frames import Frame, Part, encode, head
 from gateway.simulator.json_values import JsonObject
 from gateway.simulator.received import Received
 from gateway.simulator.shapes.base import JSON, Payload, Shape
+from gateway.simulator.shapes.openai_chat import OpenAIChat, completion_id
 from gateway.simulator.shapes.openai_responses import OpenAIResponses
+from gateway.simulator.shapes.openrouter import generation_of
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 FrameEdit = Callable[[list[Frame]], list[Frame]]
@@ -35,12 +37,31 @@ class Memory:
 
     tries: Counter[str] = field(default_factory=Counter)
     stored: dict[str, JsonObject] = field(default_factory=dict)
+    generations: dict[str, JsonObject] = field(default_factory=dict)
+    """Of chat completions by their ids: what OpenRouter tells of them afterwards."""
+    unknown_for: Counter[str] = field(default_factory=Counter)
+    """How often a generation is still to be asked about in vain."""
 
     def keep(self, identifier: str, stored: JsonObject) -> None:
         """Store an object; the oldest goes when there are too many."""
-        self.stored[identifier] = stored
-        if len(self.stored) > _STORED_AT_MOST:
-            del self.stored[next(iter(self.stored))]
+        _keep(self.stored, identifier, stored)
+
+    def generation(self, identifier: str) -> JsonObject | None:
+        """None while it is not known, or not yet."""
+        if self.unknown_for[identifier] > 0:
+            self.unknown_for[identifier] -= 1
+            return None
+        return self.generations.get(identifier)
+
+    def keep_generation(self, identifier: str, generation: JsonObject) -> None:
+        """As `keep`."""
+        _keep(self.generations, identifier, generation)
+
+
+def _keep(table: dict[str, JsonObject], identifier: str, value: JsonObject) -> None:
+    table[identifier] = value
+    if len(table) > _STORED_AT_MOST:
+        del table[next(iter(table))]
 
 
 class Exchange:
@@ -187,10 +208,12 @@ class Exchange:
             await asyncio.sleep(every_s if end is None else max(0.0, min(every_s, end - loop.time())))
 
     def _store(self, answer: Answer) -> None:
-        """Keep a response object for later GETs, before any event names its id."""
+        """Keep what later GETs ask for, before any event names its id."""
         if isinstance(self.shape, OpenAIResponses) and self.ask.body.get("store") is not False:
             whole = self.shape.whole(answer).json or {}
             self.memory.keep(str(whole.get("id")), whole)
+        if isinstance(self.shape, OpenAIChat):
+            self.memory.keep_generation(completion_id(answer), generation_of(answer))
 
     async def finish(self) -> web.StreamResponse:
         """The response for the server to end; one that says 500 if the behaviour sent nothing."""

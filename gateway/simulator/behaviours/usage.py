@@ -7,6 +7,7 @@ from gateway.simulator.exchange import Exchange
 from gateway.simulator.frames import Frame, Part
 from gateway.simulator.json_values import JsonObject
 from gateway.simulator.registry import behaviour
+from gateway.simulator.shapes.openai_chat import completion_id
 from gateway.simulator.shapes.openai_chat import usage as openai_usage
 
 _USAGE_KEYS = {"usage", "usageMetadata"}
@@ -25,15 +26,27 @@ def _strip(payload: JsonObject) -> JsonObject:
     return stripped if isinstance(stripped, dict) else payload
 
 
+def _frames_without_usage(frames: list[Frame]) -> list[Frame]:
+    kept = [frame for frame in frames if frame.part is not Part.USAGE]
+    return [replace(f, payload=_strip(f.payload)) if f.payload is not None else f for f in kept]
+
+
 @behaviour("usage-missing", "No usage anywhere, asked for or not.")
 async def usage_missing(exchange: Exchange) -> None:
     """To be estimated."""
+    await exchange.respond(edit_frames=_frames_without_usage, edit_whole=_strip)
 
-    def edit(frames: list[Frame]) -> list[Frame]:
-        kept = [frame for frame in frames if frame.part is not Part.USAGE]
-        return [replace(f, payload=_strip(f.payload)) if f.payload is not None else f for f in kept]
 
-    await exchange.respond(edit_frames=edit, edit_whole=_strip)
+@behaviour(
+    "usage-later-{n}",
+    "As `usage-missing`; `GET /v1/generation?id=…` tells the usage, after 404 the first n times.",
+    example="usage-later-1",
+)
+async def usage_later(exchange: Exchange, in_vain: float) -> None:
+    """As OpenRouter, which counts after it has answered. Chat completions only."""
+    answer = echo_of(exchange.ask)
+    exchange.memory.unknown_for[completion_id(answer)] = int(in_vain)
+    await exchange.respond(answer, edit_frames=_frames_without_usage, edit_whole=_strip)
 
 
 @behaviour("usage-unasked", "The usage chunk comes although `include_usage` was not set.")

@@ -78,6 +78,11 @@ class OpenAIChat(OpenAIErrors):
         return Payload(json={**envelope, "choices": choices, "usage": usage(answer)})
 
 
+def completion_id(answer: Answer) -> str:
+    """How all its chunks name the answer."""
+    return f"chatcmpl-{answer.id}"
+
+
 def usage(answer: Answer) -> JsonObject:
     """OpenAI's usage object; every piece is a token."""
     prompt, completion = answer.ask.prompt_tokens, answer.completion_tokens
@@ -92,7 +97,7 @@ def usage(answer: Answer) -> JsonObject:
 
 def _envelope(answer: Answer) -> JsonObject:
     return {
-        "id": f"chatcmpl-{answer.id}",
+        "id": completion_id(answer),
         "object": "chat.completion.chunk",
         "created": answer.created,
         "model": answer.ask.model,

@@ -93,3 +93,25 @@ async def test_prompt_counts_all_messages_and_completion_only_the_echo(simulator
     assert heard.json["choices"][0]["message"]["content"] == "say this"
     assert heard.json["usage"]["prompt_tokens"] == 4
     assert heard.json["usage"]["completion_tokens"] == 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_an_answer_used_is_told_afterwards(simulator: Simulator, stream):
+    heard = await hear_chat(simulator, "usage-later-2", stream=stream)
+    assert b"prompt_tokens" not in heard.body
+    identifier = heard.chunks[0]["id"] if stream else heard.json["id"]
+
+    async def ask(path: str):
+        return await hear(simulator, f"{path}?id={identifier}", None, method="GET")
+
+    assert [(await ask("/v1/generation")).status for _ in range(2)] == [404, 404]
+    told = await ask("/api/v1/generation")
+    assert told.status == 200
+    data = told.json["data"]
+    assert (data["id"], data["native_tokens_prompt"], data["native_tokens_completion"]) == (identifier, 5, 5)
+    assert data["tokens_prompt"] != data["native_tokens_prompt"]
+
+
+async def test_a_generation_nobody_made_is_not_found(simulator: Simulator):
+    heard = await hear(simulator, "/v1/generation?id=gen-1", None, method="GET")
+    assert (heard.status, heard.json["error"]["message"]) == (404, "Generation gen-1 not found")
