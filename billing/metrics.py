@@ -25,6 +25,11 @@ ABANDONED = Counter("sluice_requests_abandoned", "Requests of dead processes tha
 LEDGER_DRIFTS = Gauge(
     "sluice_ledger_drifts", "Findings of the ledger's check that still stand.", multiprocess_mode="mostrecent"
 )
+USAGE_LOOKUPS = Counter(
+    "sluice_usage_lookups",
+    "Estimated charges that an upstream was asked about, by what came of it.",
+    ["result"],
+)
 DELETED = Counter("sluice_requests_deleted", "Relay requests deleted because of their age.")
 RECORDS_WRITTEN_AGAIN = Counter(
     "sluice_open_records_written_again",

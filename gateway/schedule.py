@@ -8,4 +8,6 @@ from billing.schedule import ScheduleEntry, every
 GATEWAY_SCHEDULE: dict[str, ScheduleEntry] = {
     # Brings back channels and upstream keys that went out by themselves.
     "probe-routes": every(15.0, "gateway.probe_routes"),
+    # Puts charges right that were estimated, where the upstream tells the usage afterwards.
+    "look-up-usage": every(30.0, "gateway.look_up_usage"),
 }

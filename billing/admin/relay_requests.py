@@ -35,7 +35,7 @@ class AttemptInline(StackedInline):
     show_change_link = False
     fields = (
         ("number", "channel_name", "upstream_host", "upstream_key_id", "model_sent"),
-        ("end_reason", "status", "error_class", "decision", "upstream_request_id"),
+        ("end_reason", "status", "error_class", "decision", "upstream_request_id", "answer_id"),
         ("started_at", "connect_ms", "header_ms", "first_byte_ms", "first_event_ms", "duration_ms"),
         ("last_event_at", "events", "bytes", "keepalives", "finish_reasons"),
         ("soft_error_count", "soft_errors", "usage"),
@@ -100,13 +100,13 @@ class RelayRequestAdmin(RecordAdmin):
                 "fields": (
                     ("end_reason", "status", "state"),
                     ("started_at", "first_event_ms", "duration_ms", "response_bytes"),
-                    ("shown_usage", "shown_cost", "estimated", "recorded_at"),
+                    ("shown_usage", "shown_cost", "estimated", "shown_lookup", "recorded_at"),
                     ("shown_operator_cost", "possible_duplicates"),
                 )
             },
         ),
     )
-    readonly_fields = ("shown_usage", "shown_cost", "shown_operator_cost")
+    readonly_fields = ("shown_usage", "shown_cost", "shown_lookup", "shown_operator_cost")
     change_form_outer_after_template = "billing/request_charge.html"
 
     class Media:
@@ -114,7 +114,7 @@ class RelayRequestAdmin(RecordAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RelayRequest]:
         rows: QuerySet[RelayRequest] = super().get_queryset(request)
-        return rows.select_related("tenant", "api_key", "usage")
+        return rows.select_related("tenant", "api_key", "usage", "usage_lookup")
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
@@ -151,6 +151,16 @@ class RelayRequestAdmin(RecordAdmin):
     @display(description=_("operator cost (USD)"))
     def shown_operator_cost(self, row: RelayRequest) -> str:
         return "–" if row.operator_cost_nano is None else usd_text(row.operator_cost_nano)
+
+    @display(description=_("usage look-up"))
+    def shown_lookup(self, row: RelayRequest) -> str:
+        """Whether the upstream is asked afterwards, and what came of it."""
+        try:
+            lookup = row.usage_lookup
+        except ObjectDoesNotExist:
+            return "–"
+        told = f", {lookup.error_class}" if lookup.error_class else ""
+        return f"{lookup.get_state_display()} ({lookup.tries}){told}"
 
     @display(description=_("usage (tokens)"))
     def shown_usage(self, row: RelayRequest) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import Promise
@@ -16,6 +17,7 @@ from billing.admin.price_preview import cost_context
 from billing.core.money import usd_text
 from billing.models import LedgerEntry, RelayRequest
 from billing.selectors.explained_charges import ExplainedCharge, entries_of, explained_charge
+from billing.services.ledger_entries import LATER_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,18 @@ def charge_reason(row: RelayRequest, explained: ExplainedCharge) -> str | Promis
         return _("No price was in force for this model when the request was admitted: it is free.")
     if explained.cost is None:
         return _("Nothing was answered and nothing was used: not even the call is charged.")
+    if _usage_method(row) == LATER_USAGE:
+        return _("What the upstream told afterwards. It was estimated first, and the difference corrected.")
     if row.estimated:
         return _("The upstream did not report the whole usage: the rest was counted from what arrived.")
     return _("What the upstream reported, at the price that was in force when the request was admitted.")
+
+
+def _usage_method(row: RelayRequest) -> str:
+    try:
+        return row.usage.method
+    except ObjectDoesNotExist:
+        return ""
 
 
 def _price_url(explained: ExplainedCharge) -> str | None:

@@ -11,6 +11,7 @@ from billing.models.ledger_entries import EntryKind, LedgerEntry
 from billing.models.open_records import OpenRecordRow
 from billing.models.prices import CostPrice, GroupMultiplier, Price
 from billing.models.relay_requests import RelayRequest, RequestState
+from billing.models.usage_lookups import LookupState, UsageLookup
 from billing.models.usage_records import UsageRecord, UsageSource
 from billing.models.usage_rollups import FIRST_EVENT_BOUNDS_MS, UsageDaily, UsageHourly
 from billing.models.watermarks import Watermark
@@ -26,12 +27,14 @@ __all__ = [
     "GroupMultiplier",
     "LedgerDrift",
     "LedgerEntry",
+    "LookupState",
     "OpenRecordRow",
     "Price",
     "RelayRequest",
     "RequestState",
     "UsageDaily",
     "UsageHourly",
+    "UsageLookup",
     "UsageRecord",
     "UsageSource",
     "Watermark",

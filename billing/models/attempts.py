@@ -38,6 +38,9 @@ class Attempt(models.Model):
     error_class = models.CharField(_("error class"), max_length=200, blank=True)
     status = models.PositiveSmallIntegerField(_("status"), null=True)
     upstream_request_id = models.CharField(_("upstream request id"), max_length=200, blank=True)
+    answer_id = models.CharField(_("answer id"), max_length=128, blank=True)
+    """How the upstream names its answer: what it is asked by for the usage afterwards."""
+
     started_at = models.DateTimeField(_("started"), null=True)
     connect_ms = models.FloatField(_("connected (ms)"), null=True)
     header_ms = models.FloatField(_("headers (ms)"), null=True)

@@ -35,7 +35,7 @@ class UsageRecord(models.Model):
     characters = models.PositiveBigIntegerField(_("characters"), null=True)
     source = models.CharField(_("source"), max_length=16, choices=UsageSource.choices)
     method = models.CharField(_("method"), max_length=64, blank=True)
-    """How an estimate was made."""
+    """How an estimate was made; `later_usage`: the upstream told it after the charge was estimated."""
 
     class Meta:
         verbose_name = _("usage record")

@@ -13,7 +13,7 @@ from billing.core.prices import MultiplierRow, PriceRow
 from billing.core.pricing import ONE, Cost, cost_of
 from billing.models import EntryKind, LedgerEntry, RelayRequest, UsageSource
 from billing.selectors.prices import multiplier_by_id, price_by_id
-from billing.services.booking import LATE_REASON
+from billing.services.ledger_entries import charge_sources
 from billing.services.outcome_rows import usage_parts
 from relay.core.usage import TokenUsage
 
@@ -49,8 +49,7 @@ def explained_charge(row: RelayRequest) -> ExplainedCharge:
 
 def entries_of(row: RelayRequest) -> list[LedgerEntry]:
     """The charge, its corrections and refunds, in the order of the ledger."""
-    sources = (f"charge:{row.pk}", f"correction:{row.pk}:{LATE_REASON}")
-    entries = LedgerEntry.objects.filter(source__in=sources)
+    entries = LedgerEntry.objects.filter(source__in=charge_sources(row.pk))
     refunds = LedgerEntry.objects.filter(kind=EntryKind.REFUND, request_id=row.pk)
     return sorted((*entries, *refunds), key=lambda entry: entry.account_seq)
 

@@ -13,9 +13,18 @@ from django.conf import settings
 from billing.admission import OpenState, StoreUnavailable, open_records
 from billing.admission.open_record import Settlement
 from billing.core.money import usd_text
-from billing.models import Attempt, DeadOutcome, LedgerEntry, OpenRecordRow, RelayRequest
+from billing.models import (
+    Attempt,
+    DeadOutcome,
+    LedgerEntry,
+    LookupState,
+    OpenRecordRow,
+    RelayRequest,
+    UsageLookup,
+)
 from billing.outcome_codec import UnreadableOutcome, record_decode
 from billing.services.ledger import refundable_nano
+from billing.services.ledger_entries import charge_sources
 from billing.spool import spool_holders
 
 _UPSTREAM_IDS_MAX = 20
@@ -23,7 +32,7 @@ _UPSTREAM_IDS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """place: `store`, `mirror`, `row`, `ledger`, `dead outcome` or `spool`."""
+    """place: `store`, `mirror`, `row`, `usage look-up`, `ledger`, `dead outcome` or `spool`."""
 
     place: str
     text: str
@@ -43,6 +52,7 @@ def whereabouts(request_id: str) -> list[Finding]:
     return [
         *_in_store(request_id),
         *_in_rows(request_id),
+        *_asked_later(request_id),
         *_in_ledger(request_id),
         *_dead(request_id),
         *(Finding("spool", name) for name in spool_holders(Path(settings.DATA_DIR), request_id)),
@@ -87,11 +97,22 @@ def _in_rows(request_id: str) -> Iterator[Finding]:
         )
 
 
+def _asked_later(request_id: str) -> Iterator[Finding]:
+    for lookup in UsageLookup.objects.filter(pk=uuid.UUID(request_id)):
+        yield Finding("usage look-up", lookup_text(lookup))
+
+
+def lookup_text(lookup: UsageLookup) -> str:
+    due = f", due {lookup.due_at:%Y-%m-%d %H:%M:%S} UTC" if lookup.state == LookupState.PENDING else ""
+    told = f", last told {lookup.error_class}" if lookup.error_class else ""
+    return f"{lookup.state}, tries {lookup.tries}{told}{due}, answer {lookup.answer_id}"
+
+
 def _in_ledger(request_id: str) -> Iterator[Finding]:
     key = uuid.UUID(request_id)
-    sources = (f"charge:{key}", f"correction:{key}:late_outcome")
     refunds = LedgerEntry.objects.filter(kind="refund", request_id=key)
-    for entry in (*LedgerEntry.objects.filter(source__in=sources).order_by("id"), *refunds.order_by("id")):
+    charge = LedgerEntry.objects.filter(source__in=charge_sources(key))
+    for entry in (*charge.order_by("id"), *refunds.order_by("id")):
         yield Finding(
             "ledger",
             f"{entry.source}: {usd_text(entry.amount_nano)} USD, entry {entry.account_seq} of account "

@@ -11,16 +11,18 @@ from billing.admission.open_record import AccountState
 from billing.models import Account, Attempt, EntryKind, LedgerEntry, RelayRequest, RequestState, UsageRecord
 from billing.services.guarded_insert import rows_insert, rows_insert_new
 from billing.services.ledger_entries import (
+    LATE_OUTCOME,
     EntryDraft,
     LockedAccounts,
     account_state_of,
     accounts_lock,
+    charge_source,
+    correction_source,
     entries_post,
 )
 from billing.services.outcome_rows import RequestRows
 from billing.services.rollups import Share, rollups_add, share_of, share_of_correction
-
-LATE_REASON = "late_outcome"
+from billing.services.usage_lookups import usage_lookups_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ def _details_write(fresh: Sequence[RequestRows], late: Sequence[_Late]) -> None:
     written = [*fresh, *(item.now for item in late)]
     rows_insert([attempt for one in written for attempt in one.attempts])
     rows_insert([one.usage for one in written])
+    usage_lookups_plan(written)
 
 
 def _charge(locked: LockedAccounts, fresh: Sequence[RequestRows], late: Sequence[_Late]) -> None:
@@ -91,7 +94,7 @@ def _charge_draft(one: RequestRows) -> EntryDraft:
     return EntryDraft(
         tenant_id=one.request.tenant_id,
         kind=EntryKind.CHARGE,
-        source=f"charge:{one.request.pk}",
+        source=charge_source(one.request.pk),
         amount_nano=-(one.request.cost_nano or 0),
         request_id=one.request.pk,
     )
@@ -102,7 +105,7 @@ def _late_draft(item: _Late) -> EntryDraft:
     return EntryDraft(
         tenant_id=request.tenant_id,
         kind=EntryKind.CORRECTION,
-        source=f"correction:{request.pk}:{LATE_REASON}",
+        source=correction_source(request.pk, LATE_OUTCOME),
         amount_nano=-item.difference_nano,
         request_id=request.pk,
         reason="the outcome came after the request was booked as abandoned",
@@ -139,7 +142,7 @@ def _late_of(known: Sequence[RequestRows]) -> list[_Late]:
 def _late(row: RelayRequest, now: RequestRows) -> _Late:
     if row.tenant_id != now.request.tenant_id:
         raise ValueError("another tenant's request")
-    charge = LedgerEntry.objects.get(source=f"charge:{row.pk}")
+    charge = LedgerEntry.objects.get(source=charge_source(row.pk))
     usage = UsageRecord.objects.get(request_id=row.pk)
     return _Late(RequestRows(row, tuple(Attempt.objects.filter(request_id=row.pk)), usage), now, charge)
 

@@ -21,6 +21,7 @@ from billing.services.ledger_entries import (
     EntryDraft,
     LockedAccounts,
     accounts_lock,
+    charge_sources,
     entries_post,
 )
 from channels_admin.models import Tenant
@@ -149,9 +150,9 @@ def account_refund(
 
 
 def refundable_nano(request_id: UUID) -> int:
-    """What was charged for a request, less its refunds. Three look-ups by an index."""
-    sources = (f"charge:{request_id}", f"correction:{request_id}:late_outcome")
-    charged = LedgerEntry.objects.filter(source__in=sources).aggregate(sum=Sum("amount_nano"))["sum"] or 0
+    """What was charged for a request, less its refunds. A few look-ups by an index."""
+    entries = LedgerEntry.objects.filter(source__in=charge_sources(request_id))
+    charged = entries.aggregate(sum=Sum("amount_nano"))["sum"] or 0
     refunds = LedgerEntry.objects.filter(kind=EntryKind.REFUND, request_id=request_id)
     return -int(charged) - int(refunds.aggregate(sum=Sum("amount_nano"))["sum"] or 0)
 

@@ -15,6 +15,9 @@ from billing.admission.open_record import AccountState
 from billing.models import Account, EntryKind, LedgerEntry
 from billing.services.guarded_insert import rows_insert, rows_upsert
 
+LATE_OUTCOME, LATER_USAGE = "late_outcome", "later_usage"
+"""Why a request's charge is corrected by itself: each at most once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDraft:
@@ -60,6 +63,20 @@ def entries_post(accounts: LockedAccounts, drafts: Sequence[EntryDraft]) -> None
     """
     rows_insert([_next_entry(accounts, draft) for draft in drafts])
     _accounts_write({draft.tenant_id: accounts.by_tenant[draft.tenant_id] for draft in drafts}.values())
+
+
+def charge_source(request_id: UUID) -> str:
+    return f"charge:{request_id}"
+
+
+def correction_source(request_id: UUID, reason: str) -> str:
+    return f"correction:{request_id}:{reason}"
+
+
+def charge_sources(request_id: UUID) -> tuple[str, ...]:
+    """Of all entries that a request's charge can consist of."""
+    corrections = (correction_source(request_id, reason) for reason in (LATE_OUTCOME, LATER_USAGE))
+    return (charge_source(request_id), *corrections)
 
 
 def account_state_of(account: Account) -> AccountState:

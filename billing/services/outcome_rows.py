@@ -58,11 +58,16 @@ def _abandoned_rows(record: OpenRecord) -> RequestRows:
 
 
 def _price(row: RelayRequest, record: Settlement | OpenRecord) -> None:
-    if not 0 <= record.amount_nano <= _AMOUNT_MAX_NANO:
-        raise ValueError("a charge out of range")
-    row.cost_nano = record.amount_nano
+    row.cost_nano = amount_checked(record.amount_nano)
     row.price_id = record.price_id
     row.multiplier_id = record.multiplier_id
+
+
+def amount_checked(amount_nano: int) -> int:
+    """What one request is charged. Errors: ValueError."""
+    if not 0 <= amount_nano <= _AMOUNT_MAX_NANO:
+        raise ValueError("a charge out of range")
+    return amount_nano
 
 
 def request_row(outcome: RequestOutcome) -> RelayRequest:
@@ -145,6 +150,7 @@ def attempt_row(
             decision=attempt.decision,
             error_class=attempt.error_class,
             upstream_request_id=attempt.upstream_request_id,
+            answer_id=attempt.answer_id,
         ),
     )
 

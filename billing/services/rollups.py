@@ -73,7 +73,7 @@ def share_of(
     sign: int = 1,
 ) -> Share:
     """Made from rows, written or not, so that it can be made again from what is read back."""
-    answering = _answering(attempts)
+    answering = answering_attempt(attempts)
     is_success = row.end_reason in SUCCESSFUL
     sums = Sums(
         requests=1,
@@ -148,7 +148,7 @@ def _add_to(row: UsageHourly | UsageDaily, share: Share) -> None:
         row.first_event_histogram = counts
 
 
-def _answering(attempts: Sequence[Attempt]) -> Attempt | None:
+def answering_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     """The one that answered, else the one that was tried last."""
     ordered = sorted(attempts, key=lambda attempt: attempt.number)
     committed = [attempt for attempt in ordered if attempt.committed]
