@@ -34,11 +34,12 @@ def _cut(
     name: str, reported: int | None, parts: Sequence[str], counts: Sequence[int | None]
 ) -> dict[str, int]:
     left = _whole(reported, counts)
+    if not any(counts):
+        return {name: left} if left else {}
     taken = {}
-    if any(counts):
-        for part, count in zip(parts, counts, strict=True):
-            taken[part] = min(max(count or 0, 0), left)
-            left -= taken[part]
+    for part, count in zip(parts, counts, strict=True):
+        taken[part] = min(max(count or 0, 0), left)
+        left -= taken[part]
     return {part: count for part, count in {name: left, **taken}.items() if count}
 
 

@@ -1,29 +1,25 @@
 """What one request needs before it may run: a hold, places under ceilings, its share of the rates."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from billing.admission.open_record import LeaseAsk, RateAsk
 from relay.core.estimate import input_bound
 from relay.core.request import RelayRequest
-from relay.core.types import Caller, Ceilings, Channel, UpstreamKey
+from relay.core.types import NO_CEILINGS, Caller, Ceilings, Channel, UpstreamKey
 
 Candidate = tuple[Channel, UpstreamKey]
 IMAGES = "images"
 
 
 def caller_leases(caller: Caller, *, is_stream: bool) -> tuple[LeaseAsk, ...]:
-    return (
-        *_places("api_key", caller.api_key_id, caller.ceilings, is_stream=is_stream),
-        *_places("tenant", caller.tenant_id, caller.tenant_ceilings, is_stream=is_stream),
-    )
+    of_key = _places("api_key", caller.api_key_id, caller.ceilings, is_stream=is_stream)
+    return of_key + _places("tenant", caller.tenant_id, caller.tenant_ceilings, is_stream=is_stream)
 
 
 def candidate_leases(candidate: Candidate, *, is_stream: bool) -> tuple[LeaseAsk, ...]:
     channel, key = candidate
-    return (
-        *_places("channel", channel.id, channel.ceilings, is_stream=is_stream),
-        *_places("upstream_key", key.id, key.ceilings, is_stream=is_stream),
-    )
+    of_channel = _places("channel", channel.id, channel.ceilings, is_stream=is_stream)
+    return of_channel + _places("upstream_key", key.id, key.ceilings, is_stream=is_stream)
 
 
 def has_ceilings(candidates: Sequence[Candidate]) -> bool:
@@ -34,21 +30,28 @@ def has_ceilings(candidates: Sequence[Candidate]) -> bool:
 def rates(request: RelayRequest) -> tuple[RateAsk, ...]:
     """Tokens: the prompt's bound; what the answer adds is corrected when the request settles."""
     caller = request.caller
-    return (
-        *_rates("api_key", caller.api_key_id, caller.ceilings, request),
-        *_rates("tenant", caller.tenant_id, caller.tenant_ceilings, request),
-    )
+    of_key = _rates("api_key", caller.api_key_id, caller.ceilings, request)
+    return of_key + _rates("tenant", caller.tenant_id, caller.tenant_ceilings, request)
 
 
-def _places(what: str, number: int, ceilings: Ceilings, *, is_stream: bool) -> Iterator[LeaseAsk]:
+def _places(what: str, number: int, ceilings: Ceilings, *, is_stream: bool) -> tuple[LeaseAsk, ...]:
+    if ceilings is NO_CEILINGS:
+        return ()
+    places = []
     if ceilings.requests:
-        yield LeaseAsk(f"{what}:{number}", ceilings.requests)
+        places.append(LeaseAsk(f"{what}:{number}", ceilings.requests))
     if ceilings.streams and is_stream:
-        yield LeaseAsk(f"{what}:{number}:streams", ceilings.streams)
+        places.append(LeaseAsk(f"{what}:{number}:streams", ceilings.streams))
+    return tuple(places)
 
 
-def _rates(what: str, number: int, ceilings: Ceilings, request: RelayRequest) -> Iterator[RateAsk]:
+def _rates(what: str, number: int, ceilings: Ceilings, request: RelayRequest) -> tuple[RateAsk, ...]:
+    if ceilings is NO_CEILINGS:
+        return ()
+    taken = []
     if ceilings.requests_per_minute:
-        yield RateAsk(f"rpm:{what}:{number}", ceilings.requests_per_minute, 1)
+        taken.append(RateAsk(f"rpm:{what}:{number}", ceilings.requests_per_minute, 1))
     if ceilings.tokens_per_minute:
-        yield RateAsk(f"tpm:{what}:{number}", ceilings.tokens_per_minute, input_bound(request.prompt_bytes))
+        bound = input_bound(request.prompt_bytes)
+        taken.append(RateAsk(f"tpm:{what}:{number}", ceilings.tokens_per_minute, bound))
+    return tuple(taken)

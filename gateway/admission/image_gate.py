@@ -39,8 +39,10 @@ class ImageLimit:
     @classmethod
     def of(cls, flags: Mapping[str, object]) -> "ImageLimit | None":
         """None: no limit is in force, and nothing changes."""
+        if not flags["IMAGE_CONCURRENCY_ENABLED"]:
+            return None
         slots = int(str(flags["IMAGE_CONCURRENCY_MAX_CONCURRENT_REQUESTS"]))
-        if not flags["IMAGE_CONCURRENCY_ENABLED"] or slots < 1:
+        if slots < 1:
             return None
         return cls(
             slots=slots,
