@@ -9,7 +9,7 @@ from billing.schedule import REGULAR_QUEUE
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
-app = Celery("sluice")
+app = Celery("sluice", task_cls="gateway.celery_requests:SteadyTask")
 # "Current app" is kept per thread: other threads would get a default one, with a broker of its own.
 app.set_default()
 app.config_from_object("django.conf:settings", namespace="CELERY")
