@@ -70,7 +70,7 @@ class ApiKeyDirectory:
         """None: the database is away, which is no failure of this task and told by the configuration poll."""
         version = self._version()
         try:
-            found = await self._threads.run(caller_by_digest, digest)
+            found = await self._threads.read(caller_by_digest, digest)
         except AnyDatabaseError:
             return None
         finally:

@@ -36,7 +36,7 @@ class Revocation:
 
     async def _end(self, api_key_ids: set[int]) -> None:
         try:
-            revoked = await self._threads.run(revoked_api_keys, api_key_ids)
+            revoked = await self._threads.read(revoked_api_keys, api_key_ids)
         except AnyDatabaseError as error:
             _logger.warning("running requests of changed keys go on: %s", type(error).__name__)
             return

@@ -29,6 +29,13 @@ class DatabaseThreads:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, lambda: self._call(function, *args, **kwargs))
 
+    async def read(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, for what only reads: asked once more on a new connection if the thread's old one failed.
+
+        After an outage each thread still has a dead connection; nobody should be refused for that.
+        """
+        return await self.run(_twice_at_most, lambda: function(*args, **kwargs))
+
     def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if not getattr(self._known, "is_known", False):
             self._known.is_known = True
@@ -49,3 +56,14 @@ class DatabaseThreads:
             opened.inc_thread_sharing()  # its own thread is gone
             opened.close()
         self._connections.clear()
+
+
+def _twice_at_most(read: Callable[[], T]) -> T:
+    was_open = connection.connection is not None
+    try:
+        return read()
+    except (OperationalError, InterfaceError):
+        if not was_open:
+            raise
+        connection.close()
+    return read()

@@ -207,7 +207,7 @@ async def _build() -> Wiring:
             port,
             open_requests,
             image_gate,
-            load_account=lambda tenant: threads.run(account_state, tenant),
+            load_account=lambda tenant: threads.read(account_state, tenant),
             outage=OutageAllowance(nano_from_usd(Decimal(str(settings.OUTAGE_SPEND_CAP)))),
         ),
         courier=courier,

@@ -37,9 +37,9 @@ async def _recorded(tenant_id: int, request_id: str) -> RequestView | RunningVie
     except ValueError:
         return None
     state = wiring.current().courier.undelivered(canonical) or await _stored(canonical)
-    run = wiring.current().threads.run
-    view = await run(open_view, tenant_id, state) if state is not None else None
-    return view or await run(request_view, tenant_id, canonical)
+    read = wiring.current().threads.read
+    view = await read(open_view, tenant_id, state) if state is not None else None
+    return view or await read(request_view, tenant_id, canonical)
 
 
 async def _stored(request_id: str) -> RecordState | None:

@@ -72,7 +72,7 @@ async def usage_report(
     last = _day(end_date, "end_date") or timezone.now().date()
     first = _day(start_date, "start_date") or last - datetime.timedelta(days=DEFAULT_DAYS - 1)
     query = _query(caller_of(request).tenant_id, first, last, by)
-    return _json(await wiring.current().threads.run(tenant_usage, query))
+    return _json(await wiring.current().threads.read(tenant_usage, query))
 
 
 @router.get("/v1/dashboard/billing/subscription")
@@ -81,7 +81,7 @@ async def dashboard_subscription(request: HttpRequest) -> HttpResponse:
     caller = caller_of(request)
     today = timezone.now().date()
     query = _query(caller.tenant_id, today.replace(day=1), today, Grouping.DAY)
-    limit = usd_from_nano(await wiring.current().threads.run(budget_nano, query))
+    limit = usd_from_nano(await wiring.current().threads.read(budget_nano, query))
     until = int(caller.expires_at.timestamp()) if caller.expires_at else 0
     return _json(Subscription(limit, limit, limit, until))
 
@@ -93,7 +93,7 @@ async def dashboard_usage(request: HttpRequest, start_date: str = "", end_date: 
     last = _day(end_date, "end_date") or today
     first = _day(start_date, "start_date") or min(today.replace(day=1), last)
     query = _query(caller_of(request).tenant_id, first, last, Grouping.MODEL)
-    costs = await wiring.current().threads.run(tenant_costs, query)
+    costs = await wiring.current().threads.read(tenant_costs, query)
     days = [_daily_cost(day, models) for day, models in costs.by_day.items()]
     return _json(DashboardUsage(_cents(costs.total_nano), days))
 
