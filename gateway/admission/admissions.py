@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
+from django.utils import timezone
 
 from billing import metrics
 from billing.admission import AdmissionPort, StoreUnavailable
@@ -65,7 +66,7 @@ class Admissions:
 
         Waits for an image slot where the flags say so. Raises Refusal 402, 429, 503.
         """
-        now = datetime.datetime.now(datetime.UTC)
+        now = timezone.now()
         terms = terms_of(request, config.prices.book, now)
         flags = config.channels.flag_values
         needs_price = request.ask.is_charged and request.ask.model and not flags["ALLOW_UNPRICED_MODELS"]
