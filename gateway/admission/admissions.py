@@ -77,7 +77,7 @@ class Admissions:
         if limit is None:
             taken = await self._admit(ask, terms, request)
         else:
-            slot = self._image_gate.lease(limit, self._open.epoch)
+            slot = self._image_gate.lease(limit, self._open.process_id)
             needs = msgspec.structs.replace(ask, leases=(slot, *ask.leases))
             taken = await self._image_gate.pass_through(limit, lambda: self._admit(needs, terms, request))
         return choices[max(taken, 0)]

@@ -13,6 +13,7 @@ from billing.admission.open_record import OpenRecord
 from billing.admission.store import Checkpoint
 from billing.core.charging import QUICK_METHOD
 from billing.outcome_codec import open_record_encode
+from billing.terms import Terms
 from gateway.admission.open_requests import OpenRequest
 from relay.core.estimate import BYTES_PER_TOKEN
 from relay.core.outcomes import RequestOutcome
@@ -63,11 +64,23 @@ def checkpoint_of(request: OpenRequest, running: RunningRequest) -> Checkpoint:
         is_estimated=usage is not None,
         usage_method=QUICK_METHOD if usage is not None else "",
     )
-    age_s = max(time.time() - draft.started_at, 1.0)
-    ahead_nano = int(amount_nano * (1 + AHEAD_S / age_s))
     request.record = open_record_encode(record)
-    return Checkpoint(
-        request.request_id, request.account_id, max(request.first_hold_nano, ahead_nano), request.record
+    held_nano = max(request.first_hold_nano, amount_nano + _ahead_nano(terms, usage, draft))
+    return Checkpoint(request.request_id, request.account_id, held_nano, request.record)
+
+
+def _ahead_nano(terms: Terms, usage: TokenUsage | None, draft: RequestOutcome) -> int:
+    """What the answer alone costs in `AHEAD_S` at the rate since it began: the prompt is paid only once."""
+    if usage is None:
+        return 0
+    answer_nano = terms.amount_nano(usage) - terms.amount_nano(_without_answer(usage))
+    age_s = time.time() - draft.started_at - (draft.first_event_ms or 0.0) / 1000
+    return int(answer_nano * AHEAD_S / max(age_s, 1.0))
+
+
+def _without_answer(usage: TokenUsage) -> TokenUsage:
+    return msgspec.structs.replace(
+        usage, output=0, reasoning=None, audio_output=None, image_output=None, images=None
     )
 
 

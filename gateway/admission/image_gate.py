@@ -63,8 +63,8 @@ class ImageGate:
     def waiting(self) -> int:
         return len(self._line)
 
-    def lease(self, limit: ImageLimit, epoch: str) -> LeaseAsk:
-        return LeaseAsk(NAME if limit.is_cluster_wide else f"{NAME}:{epoch}", limit.slots)
+    def lease(self, limit: ImageLimit, process_id: str) -> LeaseAsk:
+        return LeaseAsk(NAME if limit.is_cluster_wide else f"{NAME}:{process_id}", limit.slots)
 
     def released(self) -> None:
         """A slot may be free: whoever is first in line looks at once."""

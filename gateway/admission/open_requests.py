@@ -70,7 +70,10 @@ Progress = Callable[[Iterable[OpenRequest]], Awaitable[Sequence[Checkpoint]]]
 
 
 class OpenRequests:
-    """One per process and loop. on_written_again: called with the new epoch when the store forgot."""
+    """One per process and loop. on_written_again: called with the new epoch when the store forgot.
+
+    process_id: stays when `epoch` changes.
+    """
 
     def __init__(
         self, port: AdmissionPort, *, on_written_again: Callable[[str], Awaitable[None]] | None = None
@@ -82,7 +85,8 @@ class OpenRequests:
         self._boot_id = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_failing = False
-        self.epoch = _new_epoch()
+        self._is_forgotten = False
+        self.epoch = self.process_id = _new_epoch()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -131,10 +135,11 @@ class OpenRequests:
     async def _beat(self) -> None:
         try:
             beat = await self._port.beat(self.epoch)
-            forgot = bool(self._boot_id) and beat.boot_id != self._boot_id
-            if forgot or (beat.was_lost and self._boot_id):
-                await self._write_again()
+            if self._boot_id and (beat.was_lost or beat.boot_id != self._boot_id):
+                self._is_forgotten = True
             self._boot_id = beat.boot_id
+            if self._is_forgotten:
+                await self._write_again()
             await self._hold_unheld()
             await self._forget_taken()
         except StoreUnavailable as error:
@@ -143,20 +148,33 @@ class OpenRequests:
             self._is_failing = False
 
     async def _write_again(self) -> None:
-        """The store forgot, or holds this process for dead: a new epoch, and all that is known."""
+        """The store forgot, or holds this process for dead: a new epoch, and all that is known.
+
+        On an error it is still to be done, though the store knows the new epoch from now on.
+        """
         metrics.RECORDS_WRITTEN_AGAIN.inc()
         _logger.warning("the admission store lost this process's records; they are written again")
         self.epoch = _new_epoch()
         await self._port.beat(self.epoch)
-        await self._port.restore(self.epoch, [request.restored for request in self._open.values()])
+        await self._restore(list(self._open.values()))
         await self._port.settle(list(self._settled.values()))
         if self._on_written_again is not None:
             await self._on_written_again(self.epoch)
+        self._is_forgotten = False
+
+    async def _restore(self, requests: Sequence[OpenRequest]) -> None:
+        """One that ended meanwhile may have been settled and even written before its turn came: nobody would
+        settle it again.
+        """
+        await self._port.restore(self.epoch, [request.restored for request in requests])
+        for request in requests:
+            if request.request_id not in self._open:
+                self._port.withdraw(request.request_id)
 
     async def _hold_unheld(self) -> None:
         unheld = [request for request in self._open.values() if request.is_unheld]
         if unheld:
-            await self._port.restore(self.epoch, [request.restored for request in unheld])
+            await self._restore(unheld)
             for request in unheld:
                 request.is_unheld = False
 
