@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import orjson
 
+from gateway.alone import FixedControl, OneOutcome
 from relay.core.dialects.anthropic import ANTHROPIC
 from relay.core.dialects.base import Dialect, ReadsTargets
 from relay.core.dialects.gemini import GEMINI
@@ -23,11 +24,10 @@ from relay.core.dialects.gemini.request import resource_of
 from relay.core.dialects.openai_chat import OPENAI_CHAT
 from relay.core.end_reasons import EndReason
 from relay.core.errors import Refusal
-from relay.core.estimate import Evidence
-from relay.core.outcomes import AttemptOutcome, RequestOutcome
+from relay.core.outcomes import AttemptOutcome
 from relay.core.path_families import classify
 from relay.core.request import RelayRequest
-from relay.core.types import Caller, Channel, RelayFlags, StreamMode, StreamPolicy, UpstreamKey
+from relay.core.types import Caller, Channel, RelayFlags, StreamMode, StreamPolicy
 from relay.core.upstream_kinds import speaks
 from relay.upstream.clock import LoopClock
 from relay.upstream.engine import Engine
@@ -121,12 +121,12 @@ async def probe(
     """Asks once and reads to the end. Never raises for what the upstream does."""
     transport = build_transport(allowed_private_nets)
     await transport.start()
-    recorder = _Recorder()
+    recorder = OneOutcome()
     engine = Engine(
         transport=transport,
         clock=LoopClock(),
         chance=random.Random(),
-        control=_Control(question.patience_s),
+        control=FixedControl(_flags(question.patience_s)),
         recorder=recorder,
     )
     try:
@@ -141,28 +141,13 @@ async def probe(
     return Finding(verdict, words, told, attempt)
 
 
-class _Recorder:
-    def __init__(self) -> None:
-        self.outcome: asyncio.Future[RequestOutcome] = asyncio.get_running_loop().create_future()
-
-    def report(self, outcome: RequestOutcome, evidence: Evidence) -> None:  # noqa: ARG002  a probe pays nobody
-        self.outcome.set_result(outcome)
-
-
-class _Control:
-    def __init__(self, patience_s: float) -> None:
-        self._flags = RelayFlags(
-            header_timeout_s=patience_s,
-            non_stream_timeout_s=patience_s,
-            channel_retry_times=0,
-            retry_times=0,
-        )
-
-    def flags(self) -> RelayFlags:
-        return self._flags
-
-    def is_usable(self, channel: Channel, key: UpstreamKey) -> bool:  # noqa: ARG002  the port's signature
-        return True
+def _flags(patience_s: float) -> RelayFlags:
+    return RelayFlags(
+        header_timeout_s=patience_s,
+        non_stream_timeout_s=patience_s,
+        channel_retry_times=0,
+        retry_times=0,
+    )
 
 
 def _patient(channel: Channel, patience_s: float) -> Channel:

@@ -1,9 +1,7 @@
 """`manage.py relay_probe`: asks one upstream once and says in words what is wrong (`gateway.probe`)."""
 
 import asyncio
-import os
 import sys
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
 import msgspec
@@ -11,16 +9,11 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from channels_admin.snapshots import load_channel
+from gateway.management.ad_hoc import ANYWHERE, Networks, key_from_environment, url_channel
 from gateway.probe import PATIENCE_S, PROMPT, Finding, Question, Verdict, probe
-from relay.core.types import Channel, PlainSecret, UpstreamKey
+from relay.core.types import Channel
 from relay.core.upstream_kinds import UPSTREAM_KINDS
-from relay.core.url_guard import UnsafeUrl, check_base_url
 
-Networks = tuple[IPv4Network | IPv6Network, ...]
-
-# Whoever may run commands here may dial what this machine can dial.
-_ANYWHERE: Networks = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-_NO_KEY = "none"
 _TELLING = frozenset({Verdict.REJECTED, Verdict.ERROR_IN_200})
 """Where the upstream has said something itself."""
 
@@ -71,7 +64,8 @@ class Command(BaseCommand):
 
 def _target(options: dict[str, Any]) -> tuple[Channel, Networks]:
     if options["channel"] is None:
-        return _url_channel(options["base_url"], options["kind"], _key(options["key_env"])), _ANYWHERE
+        secret = key_from_environment("--key-env", options["key_env"])
+        return url_channel("--base-url", options["base_url"], options["kind"], secret), ANYWHERE
     if options["key_env"] is not None:
         raise CommandError("--key-env belongs to --base-url: a channel has keys of its own.")
     channel = load_channel(options["channel"])
@@ -80,24 +74,6 @@ def _target(options: dict[str, Any]) -> tuple[Channel, Networks]:
     if not channel.keys:
         raise CommandError(f"Channel {channel.name} has no upstream key.")
     return channel, settings.UPSTREAM_ALLOWED_PRIVATE_NETS
-
-
-def _key(variable: str | None) -> str:
-    if variable is None:
-        return _NO_KEY
-    value = os.environ.get(variable, "")
-    if not value:
-        raise CommandError(f"--key-env {variable}: that variable is not set.")
-    return value
-
-
-def _url_channel(base_url: str, kind: str, key: str) -> Channel:
-    try:
-        checked = check_base_url(base_url, _ANYWHERE)
-    except UnsafeUrl as error:
-        raise CommandError(f"--base-url: {error}") from error
-    keys = (UpstreamKey(id=0, label="", secret=PlainSecret(key)),)
-    return Channel(id=0, name="probe", kind=kind, base_url=checked, models=("*",), keys=keys)
 
 
 def _model_of(channel: Channel) -> str:
