@@ -183,7 +183,8 @@ async def test_console_is_djangos(front: RunningServer) -> None:
 @pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1beta", "/v1beta/models", "/v1/../admin/"])
 async def test_relay_paths_never_reach_the_console(front: RunningServer, path: str) -> None:
     answer = await ask(front, request_bytes("GET", path))
-    assert (answer.status, answer.error["code"]) == (404, "unknown_url")
+    assert answer.status == 404
+    assert b'"unknown_url"' in answer.body, "whatever the dialect of the path"
 
 
 @pytest.mark.parametrize("path", ["/v1x", "/v10/chat", "//v1/echo", "/healthz/"])
