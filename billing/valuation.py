@@ -47,8 +47,18 @@ def settled_at_once(reported: Reported) -> SettledRecord | None:
 
 
 def settled_record(reported: Reported, *, count: Count = tokens_count) -> SettledRecord:
-    """Never raises: what cannot be counted is estimated by its size."""
-    settlement = settlement_of(reported, count=count)
+    """Never raises: what cannot be counted is estimated by its size, what cannot be valued costs nothing.
+
+    One outcome that could not leave the courier would hold up all behind it.
+    """
+    try:
+        settlement = settlement_of(reported, count=count)
+    except _CountingDue:
+        raise
+    except Exception as error:  # noqa: BLE001  a bug of ours: told, and recorded without an amount
+        kind = type(error).__name__
+        _logger.error("an outcome could not be valued and costs nothing: %s", kind)  # noqa: TRY400  no message
+        settlement = Settlement(outcome=reported.outcome)
     return SettledRecord(
         reported.outcome.request_id,
         settlement_encode(settlement),

@@ -167,7 +167,7 @@ def _parts(values: list[object]) -> Iterator[str | None]:
         elif isinstance(value, list):
             stack.extend(reversed(value))
         elif isinstance(value, dict):
-            if value.get("type") in _MEDIA_TYPES or _holds_media(value):
+            if _is_media(value):
                 yield None
             stack.extend(
                 member
@@ -176,8 +176,11 @@ def _parts(values: list[object]) -> Iterator[str | None]:
             )
 
 
-def _holds_media(part: dict[str, object]) -> bool:
-    """Gemini's parts, in either spelling of their members."""
+def _is_media(part: dict[str, object]) -> bool:
+    """By its type, or as Gemini's parts are, in either spelling of their members."""
+    kind = part.get("type")  # in a tool's schema a list of types
+    if isinstance(kind, str) and kind in _MEDIA_TYPES:
+        return True
     return any(isinstance(part.get(name), dict) for name in _MEDIA_MEMBERS)
 
 

@@ -210,7 +210,11 @@ class RunningRequest:
     def _evidence(self) -> Evidence:
         """Of the attempt that answered, or was tried last."""
         whole = self._answer.head.result().body if self._answer.is_begun else None
-        return evidence_of(self.request, self._series.attempt, whole)
+        try:
+            return evidence_of(self.request, self._series.attempt, whole)
+        except Exception as error:  # noqa: BLE001  a request that is not reported would be held for ever
+            logger.error("what a request used is not known: %s", described(error))  # noqa: TRY400  no message
+            return Evidence(prompt=self.request.body)
 
     # While it runs.
 

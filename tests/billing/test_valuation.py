@@ -3,6 +3,7 @@
 import datetime
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from billing.core.price_book import PriceBook
@@ -61,3 +62,30 @@ def test_a_counter_that_fails_leaves_an_estimate_by_size(caplog):
 
 def test_the_text_of_a_report_does_not_show_what_was_said():
     assert SECRET not in repr(reported(None))
+
+
+class UnreadableTerms(Terms, frozen=True):
+    """Stands for any bug in what values an outcome."""
+
+    def charge_nano(self, charged: object, *, is_answered: bool) -> int:
+        raise ArithmeticError(SECRET)
+
+
+def test_an_outcome_that_cannot_be_valued_is_settled_without_an_amount(caplog):
+    usage = TokenUsage(input=5, output=10)
+    terms = UnreadableTerms(price=PRICE, multiplier=None, book=PriceBook(), admitted_at=NOW)
+    one = msgspec.structs.replace(reported(usage), terms=terms)
+    record = settled_at_once(one)
+    assert record is not None
+    assert (record.account_id, record.amount_nano) == (3, 0)
+    assert settlement_decode(record.payload).outcome == one.outcome
+    assert "ArithmeticError" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_tools_whose_schema_has_lists_of_types_are_counted():
+    prompt = b'{"messages":[{"content":"hi"}],"tools":[{"parameters":{"a":{"type":["string","null"]}}}]}'
+    one = msgspec.structs.replace(reported(None), evidence=Evidence(prompt, "some answer", 11))
+    record = settled_record(one, count=lambda _text: 4)
+    assert record.amount_nano == 8_000
+    assert settlement_decode(record.payload).usage_method == "o200k"

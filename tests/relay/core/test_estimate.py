@@ -121,3 +121,26 @@ def test_a_whole_answer_s_text_is_found_in_every_dialect(body: dict[str, object]
 
 def test_what_is_no_answer_has_no_text() -> None:
     assert answer_text(b"<html>") == answer_text(b"[1]") == answer_text(b"") == ""
+
+
+@pytest.mark.parametrize("kind", [["string", "null"], {"of": "image"}, 7, None])
+def test_a_type_that_is_no_word_is_read_over(kind: object) -> None:
+    """JSON schemas of tools have lists there."""
+    schema = {"type": "object", "properties": {"city": {"type": kind, "description": "which one"}}}
+    body = orjson.dumps({"messages": [{"content": "hi"}], "tools": [{"function": {"parameters": schema}}]})
+    assert prompt_text(body).text == "hi\nwhich one"
+    assert answer_text(orjson.dumps({"content": [{"type": kind, "text": "ho"}]})) == "ho"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.fixed_dictionaries({"type": json_values, "source": json_values, "inlineData": json_values}))
+def test_no_prompt_and_no_answer_is_too_odd_to_be_counted(part: dict[str, object]) -> None:
+    body = orjson.dumps({"messages": [part], "content": [part]}, option=orjson.OPT_NON_STR_KEYS)
+    assert prompt_text(body).media >= 0
+    assert isinstance(answer_text(body), str)
