@@ -15,7 +15,7 @@ from relay.upstream.aio_tasks import spawn
 
 SAMPLE_S = 0.5
 LAG_MAX_S = 1.0
-"""A loop that is this late serves nobody well."""
+"""A loop that is this late twice in a row serves nobody well; once, it was a hiccup."""
 DESCRIPTORS_SHARE = 0.9
 _RETRY_AFTER_S = 5
 
@@ -39,7 +39,7 @@ class Overload:
         self._active_streams = active_streams
         self._active_requests = active_requests
         self._streams_max = streams_max
-        self._lag_s = 0.0
+        self._lag_s = self._lag_before_s = 0.0
         self._has_descriptors = True
         self._task: asyncio.Task[None] | None = None
 
@@ -69,7 +69,7 @@ class Overload:
             return "too_many_streams", f"The gateway runs its limit of {limit} streams."
         if not self._has_descriptors:
             return "too_many_connections", "The gateway is at its limit of open connections."
-        if self._lag_s > LAG_MAX_S:
+        if min(self._lag_s, self._lag_before_s) > LAG_MAX_S:
             return "overloaded", "The gateway is overloaded."
         return None
 
@@ -78,7 +78,7 @@ class Overload:
         while True:
             due = loop.time() + SAMPLE_S
             await asyncio.sleep(SAMPLE_S)
-            self._lag_s = loop.time() - due
+            self._lag_before_s, self._lag_s = self._lag_s, loop.time() - due
             LOOP_LAG.set(self._lag_s)
             ACTIVE_REQUESTS.set(self._active_requests())
             self._has_descriptors = _descriptors_open() < _descriptors_max() * DESCRIPTORS_SHARE

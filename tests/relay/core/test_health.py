@@ -17,7 +17,7 @@ def rejected(status: int, **fields) -> AttemptFailed:
     return AttemptFailed(EndReason.UPSTREAM_REJECTED, status=status, **fields)
 
 
-@pytest.mark.parametrize("reason", set(EndReason) - {EndReason.UPSTREAM_REJECTED})
+@pytest.mark.parametrize("reason", sorted(set(EndReason) - {EndReason.UPSTREAM_REJECTED}))
 def test_an_end_has_the_effect_of_its_row(reason):
     assert verdict(reason).effect is ENDINGS[reason].health
     assert verdict(AttemptFailed(reason)).effect is ENDINGS[reason].health
