@@ -40,7 +40,8 @@ class ChannelSection:
     """One immutable state of the configuration that this app owns.
 
     channels: by id, only enabled ones that have an enabled key. listed: by id, every channel that is not
-    closed; those that are out have no keys here. index: over `listed`. flag_values: name → effective
+    closed; those that are out have no keys here. auto_disabled_keys: ids of keys that are out by themselves
+    or with their channel, and not by hand. index: over `listed`. flag_values: name → effective
     value, every known flag. policies: by id. default_policy: of channels that name none.
     model_routes: by id, those that are not closed. routes: over `model_routes`.
     """
@@ -49,6 +50,7 @@ class ChannelSection:
     index: ChannelIndex
     channels: Mapping[int, Channel]
     listed: Mapping[int, Channel]
+    auto_disabled_keys: frozenset[int]
     flags: RelayFlags
     flag_values: Mapping[str, object]
     default_policy: StreamPolicy
@@ -104,13 +106,16 @@ def _load(previous: ChannelSection | None, version: int) -> ChannelSection:
     if previous is None or listed is not previous.listed:
         index = ChannelIndex(listed.values())
         channels: Mapping[int, Channel] = {pk: c for pk, c in listed.items() if c.keys}
+        auto_disabled = _auto_disabled_keys()
     else:
         index, channels = previous.index, previous.channels
+        auto_disabled = previous.auto_disabled_keys
     return ChannelSection(
         version=version,
         index=index,
         channels=channels,
         listed=listed,
+        auto_disabled_keys=auto_disabled,
         flags=flags,
         flag_values=values,
         default_policy=default_policy,
@@ -120,6 +125,13 @@ def _load(previous: ChannelSection | None, version: int) -> ChannelSection:
         if previous is None or model_routes is not previous.model_routes
         else previous.routes,
     )
+
+
+def _auto_disabled_keys() -> frozenset[int]:
+    out = RouteStatus.AUTO_DISABLED.value
+    not_by_hand = (RouteStatus.ENABLED.value, out)
+    keys = models.UpstreamKey.objects.filter(status__in=not_by_hand, channel__status__in=not_by_hand)
+    return frozenset(keys.filter(Q(status=out) | Q(channel__status=out)).values_list("pk", flat=True))
 
 
 def _model_routes(

@@ -31,3 +31,6 @@ class FixedControl:
 
     def is_usable(self, channel: Channel, key: UpstreamKey) -> bool:  # noqa: ARG002  the port's signature
         return True
+
+    def is_auto_disabled(self, key: UpstreamKey) -> bool:  # noqa: ARG002
+        return False

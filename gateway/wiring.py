@@ -83,6 +83,9 @@ class LiveControl:
         now = self._configuration.current.channels.channels.get(channel.id)
         return now is channel or (now is not None and any(k.id == key.id for k in now.keys))
 
+    def is_auto_disabled(self, key: UpstreamKey) -> bool:
+        return key.id in self._configuration.current.channels.auto_disabled_keys
+
 
 class _Process:
     """The one wiring of this process, while it lasts."""

@@ -244,11 +244,10 @@ class Walk:
         return tuple(key for key in keys if not self._world.is_cooling(channel.id, key.id))
 
     def _is_open(self, channel: Channel, key: UpstreamKey) -> bool:
-        if not self._world.is_usable(channel, key):
-            return False
-        if self._traits.draws:
-            return True
-        return key.id not in self._dead and not self._world.is_cooling(channel.id, key.id)
+        is_usable = self._world.is_usable(channel, key)
+        if self._traits.draws:  # its own failures must not take a key from its budget
+            return is_usable or self._world.is_auto_disabled(key)
+        return is_usable and key.id not in self._dead and not self._world.is_cooling(channel.id, key.id)
 
     def _may_ask_whole(self, failure: AttemptFailed) -> bool:
         """A stream with a broken tool call, of which nobody saw anything: the whole answer may be sound."""

@@ -67,6 +67,10 @@ class Surroundings(Protocol):
 
     def is_usable(self, channel: Channel, key: UpstreamKey) -> bool: ...
 
+    def is_auto_disabled(self, key: UpstreamKey) -> bool:
+        """Whether failures alone took the key or its channel out."""
+        ...
+
     def is_cooling(self, channel_id: int, key_id: int) -> bool: ...
 
     def keys_of(self, channel: Channel) -> Sequence[UpstreamKey]:

@@ -171,13 +171,14 @@ class Choices:
 class _World:
     """`relay.core.failover.Surroundings`, as the engine's ports tell it."""
 
-    __slots__ = ("_began", "_engine", "flags", "is_cooling", "is_usable", "random")
+    __slots__ = ("_began", "_engine", "flags", "is_auto_disabled", "is_cooling", "is_usable", "random")
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._began = engine.clock.now()
         self.flags = engine.control.flags
         self.is_usable = engine.control.is_usable
+        self.is_auto_disabled = engine.control.is_auto_disabled
         self.is_cooling = engine.health.is_cooling
         self.random = engine.chance.random
 

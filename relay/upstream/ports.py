@@ -42,6 +42,10 @@ class Control(Protocol):
         """False once the channel or key was disabled or revoked meanwhile."""
         ...
 
+    def is_auto_disabled(self, key: UpstreamKey) -> bool:
+        """Whether failures alone took the key or its channel out."""
+        ...
+
 
 class Recorder(Protocol):
     def report(self, outcome: RequestOutcome, evidence: Evidence) -> None:

@@ -5,7 +5,9 @@ import dataclasses
 import pytest
 
 from channels_admin import services, snapshots
+from channels_admin.health import Route, RouteKind
 from channels_admin.models import ConfigVersion
+from channels_admin.services.route_health import route_auto_disable
 from channels_admin.snapshots import load_section
 from channels_admin.statuses import RouteStatus
 from relay.core import types
@@ -171,7 +173,7 @@ def test_the_queries_of_a_reload_do_not_grow_with_the_rows(django_assert_max_num
     for _ in range(12):
         a_channel(keys=3)
     first = a_channel(keys=3)
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(10):
         section = load_section(None)
     services.channel_update(channel_id=first.pk, weight=2)
     with django_assert_max_num_queries(8):
@@ -281,3 +283,30 @@ def test_a_saved_flag_that_no_longer_parses_does_not_stop_the_reload(caplog):
     RuntimeFlag.objects.filter(name="RETRY_TIMES").update(value="from a newer version")
     assert load_section(None).flags.retry_times == 2
     assert "RETRY_TIMES" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("channel_status", "key_status", "expected"),
+    [
+        (RouteStatus.ENABLED, RouteStatus.ENABLED, False),
+        (RouteStatus.ENABLED, RouteStatus.AUTO_DISABLED, True),
+        (RouteStatus.AUTO_DISABLED, RouteStatus.ENABLED, True),
+        (RouteStatus.AUTO_DISABLED, RouteStatus.DISABLED, False),
+        (RouteStatus.DISABLED, RouteStatus.AUTO_DISABLED, False),
+        (RouteStatus.CLOSED, RouteStatus.AUTO_DISABLED, False),
+    ],
+)
+def test_keys_that_are_out_by_themselves(channel_status, key_status, expected):
+    row = a_channel()
+    key = row.upstream_keys.get()
+    row.upstream_keys.update(status=key_status.value)
+    type(row).objects.filter(pk=row.pk).update(status=channel_status.value)
+    assert (key.pk in load_section(None).auto_disabled_keys) is expected
+
+
+def test_a_key_that_goes_out_by_itself_is_known_with_the_change():
+    row = a_channel()
+    key = row.upstream_keys.get()
+    before = load_section(None)
+    route_auto_disable(route=Route(RouteKind.KEY, key.pk), reason="test")
+    assert load_section(before).auto_disabled_keys == {key.pk}

@@ -77,12 +77,16 @@ NO_REPEATS = RelayFlags(channel_retry_times=0)
 class StaticControl:
     current: RelayFlags = NO_REPEATS
     refused_keys: set[int] = field(default_factory=set)
+    auto_disabled: set[int] = field(default_factory=set)
 
     def flags(self) -> RelayFlags:
         return self.current
 
     def is_usable(self, channel: Channel, key: UpstreamKey) -> bool:
         return key.id not in self.refused_keys
+
+    def is_auto_disabled(self, key: UpstreamKey) -> bool:
+        return key.id in self.auto_disabled
 
 
 def a_channel(

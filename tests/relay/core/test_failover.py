@@ -1,6 +1,6 @@
 """The order of attempts: which key and channel come next, and what ends the walk. Nothing is sent here."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -22,6 +22,7 @@ class World:
     elapsed: float = 0.0
     out: set[int] = field(default_factory=set)
     cooling: set[int] = field(default_factory=set)
+    out_by_itself: set[int] = field(default_factory=set)
     number: float = 0.5
 
     def flags(self) -> RelayFlags:
@@ -32,6 +33,9 @@ class World:
 
     def is_usable(self, channel: Channel, key: UpstreamKey) -> bool:
         return key.id not in self.out
+
+    def is_auto_disabled(self, key: UpstreamKey) -> bool:
+        return key.id in self.out_by_itself
 
     def is_cooling(self, channel_id: int, key_id: int) -> bool:
         return key_id in self.cooling
@@ -302,3 +306,24 @@ def test_each_replay_beyond_the_first_tier_may_be_paid_twice():
     assert [step.possible_duplicate_charge for step in steps] == [False, False, True, True, False, False]
     steps = walked(a_walk(TEXT, World(), channel(1, 3)), rejected(500))
     assert not any(step.possible_duplicate_charge for step in steps)
+
+
+@pytest.mark.parametrize(("traits", "expected"), [(IMAGE, [11, 12, 21]), (TEXT, [11, 21])])
+def test_a_key_that_failures_took_out_stays_in_the_budget_of_a_picture(traits, expected):
+    world = World(current=replace(TIER_3, channel_retry_times=0))
+    walk = a_walk(traits, world, channel(1, keys=2), channel(2))
+    walk.take(next(walk.options(None)))
+    world.out = world.out_by_itself = {12}
+    steps = [walk.current]
+    while step := next(walk.options(rejected(401)), None):
+        walk.take(step)
+        steps.append(step)
+    assert keys(steps) == expected
+
+
+def test_a_key_that_was_taken_out_by_hand_is_out_for_a_picture_too():
+    world = World(current=replace(TIER_3, channel_retry_times=0))
+    walk = a_walk(IMAGE, world, channel(1, keys=2), channel(2))
+    walk.take(next(walk.options(None)))
+    world.out = {12}
+    assert next(walk.options(rejected(500))).key.id == 21
