@@ -6,7 +6,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test check bench lock format
+.PHONY: help venv run test chaos check bench lock format
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ run: $(VENV)/.base ## start the gateway with a demo tenant, an admin login and a
 
 test: $(VENV)/.dev ## run the tests: embedded, and on PostgreSQL + Redis where DATABASE_URL and REDIS_URL name them
 	@BIN=$(BIN) tests/run_lanes.sh $(ARGS)
+
+chaos: $(VENV)/.dev ## kill, stop and starve real processes: the crash guarantees (needs PostgreSQL and redis-server; takes minutes)
+	@$(BIN)/pytest -q -m chaos tests/chaos $(ARGS)
 
 check: $(VENV)/.dev ## lint, format, types, import layers, migrations, system checks
 	$(BIN)/ruff check .
