@@ -176,7 +176,7 @@ def test_the_queries_of_a_reload_do_not_grow_with_the_rows(django_assert_max_num
     with django_assert_max_num_queries(10):
         section = load_section(None)
     services.channel_update(channel_id=first.pk, weight=2)
-    with django_assert_max_num_queries(8):
+    with django_assert_max_num_queries(9):
         load_section(section)
 
 
