@@ -10,6 +10,7 @@ from decimal import Decimal
 import msgspec
 
 from billing.core.charging import ESTIMATED, ChargedUsage
+from billing.core.money import STORED_NANO_MAX
 from billing.core.price_book import PriceBook
 from billing.core.prices import MultiplierRow, PriceRow
 from billing.core.pricing import ONE, amount_of, hold_of
@@ -27,6 +28,9 @@ PICTURE_TOKENS = 6_500
 DEFAULT_OUTPUT_TOKENS = 4_096
 """Set aside for one answer when the client names no limit. What an answer exceeds, its checkpoints set
 aside."""
+
+RECORDING_BYTES_PER_MS = 4
+"""Of sound that is sent: 32 kbit/s. Hardly anything is recorded with less, so it is no longer than that."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -85,12 +89,14 @@ def terms_of(request: RelayRequest, book: PriceBook, now: datetime.datetime) -> 
 
 
 def hold_nano(request: RelayRequest, terms: Terms) -> int:
-    """What is set aside before the request runs: its prompt and its longest answer at the dearest parts."""
+    """What is set aside before the request runs: its prompt and its longest answer at the dearest parts; what
+    is to be spoken or heard. At most what a store can keep, which nobody has.
+    """
     if terms.price is None:
         return 0
-    asked = limits_asked(request.ask.fields)
+    asked, known = limits_asked(request.ask.fields), request.ask.known_usage
     draws = request.is_image
-    return hold_of(
+    hold = hold_of(
         terms.price,
         terms.factor,
         input_tokens=input_bound(request.prompt_bytes),
@@ -99,8 +105,11 @@ def hold_nano(request: RelayRequest, terms: Terms) -> int:
         images=asked.choices if draws else 0,
         size=terms.size,
         quality=terms.quality,
+        audio_ms=len(request.body) // RECORDING_BYTES_PER_MS if request.ask.is_form else 0,
+        characters=(known.characters or 0) if known else 0,
         extra_parts=_PICTURE_PARTS if draws else (),
     )
+    return min(hold, STORED_NANO_MAX)
 
 
 def _picture_tokens(terms: Terms) -> int:

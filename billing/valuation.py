@@ -11,6 +11,7 @@ import msgspec
 from billing.admission import SettledRecord
 from billing.admission.open_record import Settlement
 from billing.core.charging import NONE, QUICK_METHOD, REPORTED, ChargedUsage, charged_usage, quick_count
+from billing.core.money import STORED_NANO_MAX
 from billing.outcome_codec import settlement_encode
 from billing.terms import Terms
 from billing.tokenizer import tokens_count
@@ -63,7 +64,7 @@ def settled_record(reported: Reported, *, count: Count = tokens_count) -> Settle
         reported.outcome.request_id,
         settlement_encode(settlement),
         reported.account_id,
-        settlement.amount_nano,
+        min(settlement.amount_nano, STORED_NANO_MAX),  # the settlement itself has all of it
     )
 
 

@@ -97,7 +97,8 @@ def _at_least_what_arrived(usage: TokenUsage | None, evidence: Evidence, count: 
 
 
 def _has_output(usage: TokenUsage | None) -> bool:
-    return usage is not None and bool(usage.images or usage.audio_ms)
+    """What arrived without text: pictures, sound. Characters to be spoken count once sound has begun."""
+    return usage is not None and bool(usage.images or usage.audio_ms or usage.characters)
 
 
 def _credible(usage: TokenUsage | None, evidence: Evidence) -> TokenUsage | None:

@@ -6,6 +6,8 @@ Must not import: Django, a clock, anything of billing outside `billing.core`.
 from decimal import ROUND_HALF_UP, Decimal
 
 NANO_PER_USD = 1_000_000_000
+STORED_NANO_MAX = 2**53
+"""The largest amount of one request that an admission store keeps exactly: 9 million USD."""
 
 
 def nano_from_usd(usd: Decimal) -> int:

@@ -217,4 +217,8 @@ def _new_epoch() -> str:
 async def _repeat(step: Callable[[], Awaitable[None]], interval_s: float) -> None:
     while True:
         await asyncio.sleep(interval_s)
-        await step()
+        try:
+            await step()
+        except Exception as error:  # noqa: BLE001  without heartbeats all that runs here is taken for dead
+            kind = type(error).__name__
+            _logger.error("a heartbeat or a checkpoint failed in the gateway: %s", kind)  # noqa: TRY400  no message

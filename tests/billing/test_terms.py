@@ -3,9 +3,13 @@
 import datetime
 from decimal import Decimal
 
+import msgspec
 import orjson
 import pytest
 
+from billing.admission.open_record import AdmissionAsk
+from billing.admission.redis.codec import admit_arguments
+from billing.core.money import STORED_NANO_MAX
 from billing.core.price_book import PriceBook
 from billing.core.prices import PriceParts, PriceRow
 from billing.terms import DEFAULT_OUTPUT_TOKENS, PICTURE_TOKENS, hold_nano, terms_of
@@ -82,3 +86,36 @@ def test_pictures_that_are_paid_in_tokens_hold_those_of_the_dearest():
 def test_what_has_no_price_holds_nothing():
     request = chat()
     assert hold_nano(request, terms_of(request, PriceBook(), NOW)) == 0
+
+
+def speech(text: str) -> RelayRequest:
+    return a_request("/v1/audio/speech", "openai_speech", input=text, voice="v")
+
+
+def test_text_to_be_spoken_holds_its_characters():
+    assert held(speech("x" * 4_000), per_character="15") == 4_000 * 15_000
+
+
+def test_a_recording_holds_what_its_size_can_last():
+    sound = b"\0" * 400_000
+    form = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n'
+    form += b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.mp3"\r\n\r\n' + sound
+    form += b"\r\n--b--\r\n"
+    ask = DIALECTS["openai_transcriptions"].parse_form(form, "multipart/form-data; boundary=b")
+    request = msgspec.structs.replace(
+        speech(""),
+        path="/v1/audio/transcriptions",
+        ask=ask,
+        body=form,
+        family=classify("/v1/audio/transcriptions"),
+    )
+    hundred_seconds = 100 * 100_000
+    assert held(request, per_audio_second="0.0001") in range(hundred_seconds, hundred_seconds * 101 // 100)
+    assert held(chat(), per_audio_second="0.0001") == 0
+
+
+def test_no_hold_is_larger_than_a_store_can_keep():
+    """`n` and `max_tokens` are the client's: it hears that the balance does not cover it."""
+    hold = held(chat(n=10**9, max_tokens=10**9), output="10")
+    assert hold == STORED_NANO_MAX
+    assert admit_arguments("epoch", "ticket", AdmissionAsk(request_id="r", account_id=1, hold_nano=hold))

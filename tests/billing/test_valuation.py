@@ -1,17 +1,20 @@
 """What is valued on the loop, and what waits for a thread because its tokens must be counted."""
 
+import dataclasses
 import datetime
 from decimal import Decimal
 
 import msgspec
 import pytest
 
+from billing.core.money import STORED_NANO_MAX
 from billing.core.price_book import PriceBook
-from billing.core.prices import PriceParts, PriceRow
+from billing.core.prices import MultiplierRow, PriceParts, PriceRow
 from billing.outcome_codec import settlement_decode
 from billing.terms import Terms
 from billing.valuation import Reported, settled_at_once, settled_record
-from relay.core.estimate import Evidence
+from relay.core.end_reasons import EndReason
+from relay.core.estimate import NO_EVIDENCE, Evidence
 from relay.core.usage import TokenUsage
 from tests.factories.billing import attempt_make, outcome_make
 
@@ -89,3 +92,31 @@ def test_tools_whose_schema_has_lists_of_types_are_counted():
     record = settled_record(one, count=lambda _text: 4)
     assert record.amount_nano == 8_000
     assert settlement_decode(record.payload).usage_method == "o200k"
+
+
+def test_an_absurd_amount_cannot_stop_the_store_and_stays_in_the_settlement():
+    """Redis counts in 64 bits: one amount beyond them would refuse the whole batch, again and again."""
+    dear = msgspec.structs.replace(
+        reported(TokenUsage(input=1, output=10**9)),
+        terms=Terms(
+            price=PRICE,
+            multiplier=MultiplierRow(id=1, group="g", effective_from=NOW, multiplier=Decimal(999_999)),
+            book=PriceBook(),
+            admitted_at=NOW,
+        ),
+    )
+    record = settled_record(dear)
+    assert record.amount_nano == STORED_NANO_MAX
+    assert settlement_decode(record.payload).amount_nano == 10**9 * 2_000 * 999_999
+
+
+def test_speech_whose_client_left_is_paid_once_sound_has_begun():
+    def left(usage: TokenUsage | None, *, committed: bool) -> int:
+        attempt = attempt_make(usage=usage, committed=committed, terminal_seen=False)
+        outcome = outcome_make(usage=usage, attempts=(attempt,), end_reason=EndReason.CLIENT_DISCONNECTED)
+        price = dataclasses.replace(PRICE, parts=PriceParts(per_character=Decimal(15)))
+        one = msgspec.structs.replace(reported(usage, price=price), outcome=outcome, evidence=NO_EVIDENCE)
+        return settled_record(one, count=len).amount_nano
+
+    assert left(TokenUsage(characters=4_000), committed=True) == 4_000 * 15_000
+    assert left(None, committed=False) == 0

@@ -1,5 +1,6 @@
 """What a process does when the store lost it, and what a running stream sets aside."""
 
+import asyncio
 import datetime
 from decimal import Decimal
 
@@ -152,3 +153,25 @@ def test_the_prompt_is_paid_once_however_young_the_stream_is():
 
 def test_less_than_at_first_is_never_held():
     assert held(Running(received_size=3, age_s=5), hold_nano=10**9, input="1", output="2") == 10**9
+
+
+async def test_checkpoints_go_on_after_one_that_failed(store, monkeypatch, caplog):
+    """Else no balance would end a stream any more, and nobody would know."""
+    monkeypatch.setattr("gateway.admission.open_requests.CHECKPOINT_INTERVAL_S", 0.01)
+    open_requests = OpenRequests(store)
+    calls = 0
+    third = asyncio.Event()
+
+    async def progress(_requests):
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            third.set()
+        raise ZeroDivisionError("a text that may quote a prompt")
+
+    await open_requests.start(progress, lambda _one: None)
+    async with asyncio.timeout(5):
+        await third.wait()
+    await open_requests.aclose()
+    assert "ZeroDivisionError" in caplog.text
+    assert "may quote" not in caplog.text
