@@ -38,7 +38,7 @@ def test_each_status_in_each_tier(status: int) -> None:
     assert may_have_drawn(failure) is (expected[Tier.REFUSED] is ONCE)
 
 
-@pytest.mark.parametrize("reason", set(EndReason) - {EndReason.UPSTREAM_REJECTED})
+@pytest.mark.parametrize("reason", sorted(set(EndReason) - {EndReason.UPSTREAM_REJECTED}))
 def test_each_end_without_a_status_in_each_tier(reason: EndReason) -> None:
     expected = ANY_OTHER if reason in NO_USABLE_ANSWER else (ONCE,) * 4
     assert in_all_tiers(AttemptFailed(reason)) == expected
