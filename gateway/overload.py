@@ -5,9 +5,9 @@ Looked at before anything is parsed. Each reason is told by its name and counted
 """
 
 import asyncio
+import os
 import resource
 from collections.abc import Callable
-from pathlib import Path
 
 from billing.metrics import ACTIVE_REQUESTS, LOOP_LAG, OVERLOADED
 from relay.core.errors import Refusal
@@ -86,7 +86,7 @@ class Overload:
 
 def _descriptors_open() -> int:
     try:
-        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+        return sum(1 for _ in os.scandir("/proc/self/fd"))
     except OSError:
         return 0  # no /proc on this system: the limit itself will tell
 
