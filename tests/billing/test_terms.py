@@ -14,6 +14,7 @@ from billing.core.price_book import PriceBook
 from billing.core.prices import PriceParts, PriceRow
 from billing.terms import DEFAULT_OUTPUT_TOKENS, PICTURE_TOKENS, hold_nano, terms_of
 from relay.core.dialects import DIALECTS
+from relay.core.limits_asked import output_limit
 from relay.core.path_families import classify, is_image
 from relay.core.request import RelayRequest
 from relay.core.types import Caller
@@ -119,3 +120,20 @@ def test_no_hold_is_larger_than_a_store_can_keep():
     hold = held(chat(n=10**9, max_tokens=10**9), output="10")
     assert hold == STORED_NANO_MAX
     assert admit_arguments("epoch", "ticket", AdmissionAsk(request_id="r", account_id=1, hold_nano=hold))
+
+
+@pytest.mark.parametrize(
+    ("fields", "answers"),
+    [
+        ({"prompt": "x"}, 1),
+        ({"prompt": ["x", "y", "z"]}, 3),
+        ({"prompt": [[1, 2], [3]], "n": 2}, 4),
+        ({"prompt": [1, 2, 3]}, 1),
+        ({"prompt": []}, 1),
+        ({"prompt": "x", "n": 2, "best_of": 5}, 5),
+    ],
+)
+def test_each_of_many_prompts_holds_its_answers(fields: dict[str, object], answers: int) -> None:
+    request = a_request("/v1/completions", "openai_completions", max_tokens=100, **fields)
+    assert held(request, output="2") == answers * 100 * 2_000
+    assert output_limit(request.ask.fields) == answers * 100, "what the upstream may report"
