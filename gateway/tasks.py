@@ -1,6 +1,7 @@
 """Celery tasks that need the relay: thin shells. Each ends within 20 s, whatever an upstream does."""
 
 import logging
+from collections.abc import Callable
 
 from celery import shared_task
 
@@ -15,14 +16,19 @@ _logger = logging.getLogger(__name__)
 @shared_task(name="gateway.probe_routes")
 def probe_routes() -> None:
     """See `gateway.route_probes`."""
-    probe_due_routes()
+    _run("probe_routes", probe_due_routes)
 
 
 @shared_task(name="gateway.look_up_usage")
 def look_up_usage() -> None:
     """See `gateway.usage_lookups`."""
+    _run("look_up_usage", look_up_due_usage)
+
+
+def _run(name: str, job: Callable[[], object]) -> None:
+    """An outage is a line, not a crash: the next run is near."""
     try:
-        look_up_due_usage()
+        job()
     except TRANSIENT_ERRORS as error:
         metrics.TASKS_INTERRUPTED.inc()
-        _logger.warning("look_up_usage was interrupted (%s); its next run goes on", type(error).__name__)
+        _logger.warning("%s was interrupted (%s); its next run goes on", name, type(error).__name__)
