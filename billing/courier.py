@@ -108,7 +108,8 @@ class Courier:
         await self._spool()
 
     async def _spool(self) -> None:
-        queued = [settled_record(reported) for reported in self._queue]
+        # Tokens of thousands of answers would take longer than the process is given to end.
+        queued = [settled_record(reported, count=quick_count) for reported in self._queue]
         left = [*self._port.held(), *self._batch, *queued]
         if not left:
             return

@@ -96,7 +96,7 @@ def _as_reported(outcome: RequestOutcome) -> ChargedUsage:
 
 def _counted(reported: Reported, count: Count) -> ChargedUsage:
     try:
-        return _charged(reported, count, METHOD)
+        return _charged(reported, count, QUICK_METHOD if count is quick_count else METHOD)
     except _CountingDue:
         raise
     except Exception as error:  # noqa: BLE001  a charge by size is better than an outcome that never settles

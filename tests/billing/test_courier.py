@@ -1,19 +1,27 @@
 """The courier: batches, failures, closing, and nothing left behind."""
 
 import asyncio
+import datetime
 import threading
 import time
+from decimal import Decimal
 
 import pytest
 
 from billing.admission import StoreUnavailable
 from billing.admission.memory import MemoryStore
+from billing.core.price_book import PriceBook
+from billing.core.prices import PriceParts, PriceRow
 from billing.courier import BATCH_MAX, Courier
 from billing.nudger import Nudger
-from billing.outcome_codec import outcome_decode
+from billing.outcome_codec import outcome_decode, settlement_decode
 from billing.spool import spool_recover
+from billing.terms import Terms
 from billing.valuation import Reported
-from tests.factories.billing import outcome_make
+from relay.core.estimate import Evidence
+from tests.factories.billing import attempt_make, outcome_make
+
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 class FakePort(MemoryStore):
@@ -219,6 +227,27 @@ async def test_what_nobody_took_is_spooled_queue_and_batch_alike(port, nudges, s
     spooled = []
     spool_recover(settings.DATA_DIR, lambda records: spooled.extend(records) or ids(records))
     assert [outcome_decode(record.payload) for record in spooled] == outcomes
+
+
+async def test_what_is_spooled_in_the_last_moment_is_estimated_by_its_size(
+    port, nudges, settings, monkeypatch
+):
+    """Whoever ends a process does not wait until tokens of thousands of answers are counted."""
+    monkeypatch.setattr("billing.courier.BATCH_MAX", 1)
+    port.down = True
+    courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges))
+    await courier.start()
+    row = PriceRow(id=1, model="m", group="", effective_from=START, parts=PriceParts(output=Decimal(2)))
+    terms = Terms(price=row, multiplier=None, book=PriceBook(), admitted_at=START)
+    outcome = outcome_make(usage=None, attempts=(attempt_make(usage=None),))
+    for _ in range(3):
+        courier.report(Reported(outcome, Evidence(received="word " * 30, received_size=150), terms))
+    await courier.aclose(timeout_s=0.3)
+    spooled = []
+    spool_recover(settings.DATA_DIR, lambda records: spooled.extend(records) or ids(records))
+    methods = [settlement_decode(record.payload).usage_method for record in spooled]
+    assert methods == ["o200k", "bytes", "bytes"]
+    assert [record.amount_nano for record in spooled][1:] == [50 * 2_000] * 2
 
 
 async def test_a_spool_that_cannot_be_written_is_told_with_the_number(port, nudges, settings, caplog):
