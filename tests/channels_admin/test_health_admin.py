@@ -1,5 +1,7 @@
 """Health in the console: what the lists say, and the action that ends a rest."""
 
+import re
+
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.urls import reverse
@@ -39,7 +41,8 @@ def test_a_rest_is_shown_with_its_reason_and_ended_by_the_action(operator, kind)
     route = Route(kind, row.pk)
     health_store().cool(route, 40, "status_429")
     page = operator.get(url).content.decode()
-    assert "rests for 40 s: status_429" in page
+    [rests_for_s] = re.findall(r"rests for (\d+) s: status_429", page)
+    assert 20 < int(rests_for_s) <= 40, "some of them have passed"
     operator.post(url, {"action": "clear_cooldowns", "_selected_action": [row.pk]}, follow=True)
     assert health_store().states() == {}
     assert "sound" in operator.get(url).content.decode()
