@@ -15,7 +15,7 @@ from billing.core.charging import QUICK_METHOD
 from billing.outcome_codec import open_record_encode
 from billing.terms import Terms
 from gateway.admission.open_requests import OpenRequest
-from relay.core.estimate import BYTES_PER_TOKEN
+from relay.core.estimate import BYTES_PER_TOKEN, input_bound
 from relay.core.outcomes import RequestOutcome
 from relay.core.usage import TokenUsage
 from relay.upstream.running import RunningRequest
@@ -53,7 +53,7 @@ class StreamProgress:
 
 def checkpoint_of(request: OpenRequest, running: RunningRequest) -> Checkpoint:
     draft = running.draft()
-    usage = _usage_so_far(draft, running.received_size)
+    usage = _usage_so_far(draft, running.request.prompt_bytes, running.received_size)
     terms = request.terms
     amount_nano = terms.amount_nano(usage) if usage is not None else 0
     record = OpenRecord(
@@ -84,13 +84,13 @@ def _without_answer(usage: TokenUsage) -> TokenUsage:
     )
 
 
-def _usage_so_far(draft: RequestOutcome, received_size: int) -> TokenUsage | None:
-    """None: nothing has arrived, so nothing is charged."""
+def _usage_so_far(draft: RequestOutcome, prompt_bytes: int, received_size: int) -> TokenUsage | None:
+    """None: nothing has arrived, so nothing is charged. prompt_bytes: without the files of a form."""
     reported = draft.usage or TokenUsage()
     if not received_size and not reported.images and not reported.output:
         return None
     return msgspec.structs.replace(
         reported,
-        input=reported.input if reported.input is not None else draft.request_bytes // BYTES_PER_TOKEN,
+        input=reported.input if reported.input is not None else input_bound(prompt_bytes),
         output=max(reported.output or 0, received_size // BYTES_PER_TOKEN),
     )

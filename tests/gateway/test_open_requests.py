@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,10 +119,11 @@ async def test_a_process_keeps_its_name_when_its_epoch_changes(store):
 class Running:
     """received_size: bytes of text that arrived in the `age_s` since the first event, which took 4 s."""
 
-    def __init__(self, *, received_size, age_s, usage=None):
+    def __init__(self, *, received_size, age_s, usage=None, request_bytes=3_000):
         self.received_size = received_size
+        self.request = SimpleNamespace(prompt_bytes=3_000)
         self._draft = outcome_make(
-            usage=usage, request_bytes=3_000, started_at=NOW - age_s - 4, first_event_ms=4_000.0
+            usage=usage, request_bytes=request_bytes, started_at=NOW - age_s - 4, first_event_ms=4_000.0
         )
 
     def draft(self):
@@ -153,6 +155,12 @@ def test_the_prompt_is_paid_once_however_young_the_stream_is():
 
 def test_less_than_at_first_is_never_held():
     assert held(Running(received_size=3, age_s=5), hold_nano=10**9, input="1", output="2") == 10**9
+
+
+def test_the_files_of_a_form_are_no_prompt():
+    """A picture to be changed has megabytes: as tokens no balance would cover them."""
+    running = Running(received_size=300, age_s=5, request_bytes=20_000_000)
+    assert held(running, input="1") == 1_000 * 1_000
 
 
 async def test_checkpoints_go_on_after_one_that_failed(store, monkeypatch, caplog):
