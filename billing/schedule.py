@@ -34,5 +34,6 @@ BEAT_SCHEDULE: dict[str, ScheduleEntry] = {
     "recompute-open-amounts": every(600.0, "billing.recompute_open_amounts"),
     "accounts-publish": every(15.0, "billing.accounts_publish"),
     "delete-old-requests": every(60.0, "billing.delete_old_requests"),
+    "slice-usage": every(120.0, "billing.slice_usage"),
     "reconcile-ledger": every(3600.0, "billing.reconcile_ledger"),
 }

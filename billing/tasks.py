@@ -19,11 +19,14 @@ from billing.services.ledger_check import ledger_check
 from billing.services.reconciling import abandoned_requests_book, settled_records_forget_final
 from billing.services.retention import requests_delete_old
 from billing.services.settled_records import settled_records_write
+from billing.services.usage_slices import usage_slices_build
 from billing.spool import spool_recover
 
 CLAIM_MAX = 200
 TIME_BUDGET_S = 10.0
 """Well below the task time limit and the 30 s of a claim: the rest is for the next nudge."""
+SLICES_BUDGET_S = 5.0
+"""It may wait: days that are over do not run away."""
 
 _logger = logging.getLogger(__name__)
 
@@ -97,6 +100,15 @@ def reconcile_ledger() -> None:
         ledger_check(budget_s=TIME_BUDGET_S)
     except TRANSIENT_ERRORS as error:
         _interrupted("reconcile_ledger", error)
+
+
+@shared_task(name="billing.slice_usage")
+def slice_usage() -> None:
+    """Sums of the days that are over, for reports; until they are made, reports read more rows."""
+    try:
+        usage_slices_build(budget_s=SLICES_BUDGET_S)
+    except TRANSIENT_ERRORS as error:
+        _interrupted("slice_usage", error)
 
 
 @shared_task(name="billing.delete_old_requests")

@@ -18,7 +18,7 @@ ROWS_MAX = 5_000
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]  # it takes none at run time
     """Pages through the newest rows only: counting or skipping millions would stop the console.
 
-    Filters and the search reach what is older.
+    Filters, `before` among them, and the search reach what is older.
     """
 
     @cached_property

@@ -1,7 +1,6 @@
 """The requests that ended, with their attempts: the page an operator opens to learn what happened."""
 
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
 from django.core.exceptions import ObjectDoesNotExist
@@ -12,8 +11,18 @@ from unfold.admin import StackedInline
 from unfold.decorators import display
 
 from billing.admin.base import RecordAdmin
-from billing.admin.filters import EndReasonFilter, FailedFilter
 from billing.admin.request_charge import charge_context
+from billing.admin.request_filters import (
+    ApiKeyFilter,
+    BeforeFilter,
+    ChannelFilter,
+    EndReasonFilter,
+    FailedFilter,
+    ModelFilter,
+    StartedFilter,
+    TenantFilter,
+)
+from billing.admin.request_list import RequestList, named
 from billing.core.money import usd_text
 from billing.models import Attempt, RelayRequest
 from billing.services.outcome_rows import usage_parts
@@ -76,11 +85,23 @@ class RelayRequestAdmin(RecordAdmin):
         "duration_ms",
         "shown_cost",
     )
-    list_filter = (FailedFilter, EndReasonFilter, "stream_asked", "state", "estimated")
+    list_filter = (
+        FailedFilter,
+        EndReasonFilter,
+        StartedFilter,
+        BeforeFilter,
+        TenantFilter,
+        ApiKeyFilter,
+        ModelFilter,
+        ChannelFilter,
+        "stream_asked",
+        "state",
+        "estimated",
+    )
     list_select_related = ("tenant",)
     ordering = ("-id",)
     search_fields = ("id",)
-    search_help_text = _("A request id, or the exact name of a tenant.")
+    search_help_text = _("A request id, an upstream's request id, or the exact name of a tenant.")
     inlines = (AttemptInline,)
     fieldsets = (
         (None, {"fields": (("id", "client_request_id"), ("tenant", "api_key", "group"))}),
@@ -116,6 +137,9 @@ class RelayRequestAdmin(RecordAdmin):
         rows: QuerySet[RelayRequest] = super().get_queryset(request)
         return rows.select_related("tenant", "api_key", "usage", "usage_lookup")
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RequestList]:  # noqa: ARG002  Django's signature
+        return RequestList
+
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
@@ -131,14 +155,9 @@ class RelayRequestAdmin(RecordAdmin):
         queryset: QuerySet[RelayRequest],
         search_term: str,
     ) -> tuple[QuerySet[RelayRequest], bool]:
-        """Two look-ups that an index answers, instead of a search through text."""
+        """Look-ups that an index answers, instead of a search through text."""
         term = search_term.strip()
-        if not term:
-            return queryset, False
-        try:
-            return queryset.filter(pk=UUID(term)), False
-        except ValueError:
-            return queryset.filter(tenant__name=term), False
+        return (named(queryset, term) if term else queryset), False
 
     @display(description=_("end reason"), label=_LABELS)
     def shown_end_reason(self, row: RelayRequest) -> str:

@@ -28,7 +28,7 @@ from billing.admin.usage_csv import csv_response
 from billing.admin.usage_report_form import GROUPINGS, NARROWED, UsageReportForm
 from billing.models import UsageDaily
 from billing.selectors.report_names import names_of
-from billing.selectors.reports import Grouping, Key, ReportQuery, UsageLine, usage_lines, usage_total
+from billing.selectors.reports import Grouping, Key, ReportQuery, UsageLine, usage_report
 
 PERMISSION = "billing.view_usage_reports"
 LINES_SHOWN = 200
@@ -91,12 +91,12 @@ class UsageReportAdmin(RecordAdmin):
 
 def _report(query: ReportQuery, request: HttpRequest) -> dict[str, Any]:
     shown = HOURS_SHOWN if query.by.is_time else LINES_SHOWN
-    lines = list(usage_lines(query, limit=shown + 1))
-    is_cut, lines = len(lines) > shown, lines[:shown]
+    report = usage_report(query, limit=shown + 1)
+    is_cut, lines = len(report.lines) > shown, report.lines[:shown]
     labels = _labels(query.by, lines)
     return {
         "by_label": dict(GROUPINGS)[query.by.value],
-        "total": report_cells(usage_total(query)) if lines else (),
+        "total": report_cells(report.total) if lines else (),
         "rows": [_row(line, labels, query, request) for line in lines],
         "charts": usage_charts(query, lines, labels) if lines else [],
         "is_cut": is_cut,

@@ -14,6 +14,7 @@ from billing.models.relay_requests import RelayRequest, RequestState
 from billing.models.usage_lookups import LookupState, UsageLookup
 from billing.models.usage_records import UsageRecord, UsageSource
 from billing.models.usage_rollups import FIRST_EVENT_BOUNDS_MS, UsageDaily, UsageHourly
+from billing.models.usage_slices import SliceKind, UsageSliceDaily, UsageSliceHourly, UsageSliceLate
 from billing.models.watermarks import Watermark
 
 __all__ = [
@@ -32,10 +33,14 @@ __all__ = [
     "Price",
     "RelayRequest",
     "RequestState",
+    "SliceKind",
     "UsageDaily",
     "UsageHourly",
     "UsageLookup",
     "UsageRecord",
+    "UsageSliceDaily",
+    "UsageSliceHourly",
+    "UsageSliceLate",
     "UsageSource",
     "Watermark",
 ]

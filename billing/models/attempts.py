@@ -26,6 +26,7 @@ class Attempt(models.Model):
         on_delete=models.DO_NOTHING,
         related_name="+",
         db_constraint=False,
+        db_index=False,
     )
     channel_name = models.CharField(_("channel name"), max_length=200)
     upstream_key_id = models.BigIntegerField(_("upstream key"), null=True)
@@ -77,6 +78,7 @@ class Attempt(models.Model):
         verbose_name_plural = _("attempts")
         ordering = ("request", "number")
         indexes = (
+            models.Index("channel", models.F("request").desc(), name="attempt_by_channel"),
             models.Index(
                 "upstream_request_id",
                 condition=~models.Q(upstream_request_id=""),

@@ -32,7 +32,7 @@ class LedgerEntry(models.Model):
         db_index=False,
     )
     account_seq = models.BigIntegerField(_("sequence number"))
-    source = models.CharField(_("source"), max_length=200, unique=True)
+    source = models.CharField(_("source"), max_length=200)
     kind = models.CharField(_("kind"), max_length=16, choices=EntryKind.choices)
     amount_nano = models.BigIntegerField(_("amount (nano-dollars)"))
     balance_after_nano = models.BigIntegerField(_("balance after (nano-dollars)"))
@@ -49,8 +49,16 @@ class LedgerEntry(models.Model):
         indexes = (
             models.Index("created_at", name="ledgerentry_by_time"),
             models.Index("request_id", condition=models.Q(kind="refund"), name="ledgerentry_refunds"),
+            models.Index(
+                "kind",
+                models.F("id").desc(),
+                condition=~models.Q(kind="charge"),
+                name="ledgerentry_no_charges",
+            ),
         )
         constraints = (
+            # Not `unique=True`, which would bring a second index for patterns: nobody looks for a part of it.
+            models.UniqueConstraint(fields=("source",), name="ledgerentry_source_once"),
             models.UniqueConstraint(fields=("account", "account_seq"), name="ledgerentry_seq_once"),
             models.CheckConstraint(
                 condition=models.Q(kind__in=EntryKind.values), name="ledgerentry_known_kind"

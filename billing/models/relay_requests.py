@@ -7,6 +7,9 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+SUCCESSFUL_REASONS = ("completed", "completed_without_terminal")
+"""The same as `relay.core.end_reasons.SUCCESSFUL`, frozen for an index; a test compares them."""
+
 
 class RequestState(models.TextChoices):
     FINAL = "final", _("final")
@@ -95,6 +98,19 @@ class RelayRequest(models.Model):
             models.Index("tenant", models.F("id").desc(), name="relayrequest_by_tenant"),
             models.Index("api_key", models.F("id").desc(), name="relayrequest_by_api_key"),
             models.Index("end_reason", models.F("id").desc(), name="relayrequest_by_end"),
+            models.Index("model_asked", models.F("id").desc(), name="relayrequest_by_model"),
+            # What is rare: without these a page of it would be looked for among all.
+            models.Index(
+                models.F("id").desc(),
+                condition=~models.Q(end_reason__in=SUCCESSFUL_REASONS),
+                name="relayrequest_failed",
+            ),
+            models.Index(
+                models.F("id").desc(), condition=models.Q(estimated=True), name="relayrequest_estimated"
+            ),
+            models.Index(
+                models.F("id").desc(), condition=models.Q(state="abandoned"), name="relayrequest_abandoned"
+            ),
         )
         constraints = (
             models.CheckConstraint(

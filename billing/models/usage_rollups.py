@@ -10,17 +10,9 @@ FIRST_EVENT_BOUNDS_MS = (50, 100, 200, 300, 500, 750, 1000, 1500, 2000, 3000, 50
 """Upper bounds of the histogram of first-event times; one more bucket holds the rest."""
 
 
-class UsageRollup(models.Model):
-    """One row a bucket of time, tenant, API key, model asked and channel (of the attempt that answered, or
-    that was tried last; 0 = none).
+class UsageFigures(models.Model):
+    """What is added up, here and in `billing.models.usage_slices`."""
 
-    first_event_histogram: counts for each of `FIRST_EVENT_BOUNDS_MS`, and one more; a JSON list.
-    """
-
-    tenant_id = models.BigIntegerField(_("tenant"))
-    api_key_id = models.BigIntegerField(_("API key"))
-    model = models.CharField(_("model"), max_length=200)
-    channel_id = models.BigIntegerField(_("channel"))
     requests = models.PositiveBigIntegerField(_("requests"), default=0)
     successes = models.PositiveBigIntegerField(_("successes"), default=0)
     incomplete = models.PositiveBigIntegerField(_("incomplete"), default=0)
@@ -35,6 +27,22 @@ class UsageRollup(models.Model):
     images = models.PositiveBigIntegerField(_("images"), default=0)
     charged_nano = models.BigIntegerField(_("charged (nano-dollars)"), default=0)
     operator_cost_nano = models.BigIntegerField(_("operator cost (nano-dollars)"), default=0)
+
+    class Meta:
+        abstract = True
+
+
+class UsageRollup(UsageFigures):
+    """One row a bucket of time, tenant, API key, model asked and channel (of the attempt that answered, or
+    that was tried last; 0 = none).
+
+    first_event_histogram: counts for each of `FIRST_EVENT_BOUNDS_MS`, and one more; a JSON list.
+    """
+
+    tenant_id = models.BigIntegerField(_("tenant"))
+    api_key_id = models.BigIntegerField(_("API key"))
+    model = models.CharField(_("model"), max_length=200)
+    channel_id = models.BigIntegerField(_("channel"))
     first_event_histogram = models.JSONField(_("first-event times"), default=list)
 
     class Meta:

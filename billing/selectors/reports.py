@@ -1,20 +1,20 @@
-"""Usage reports: sums of the roll-ups over a range of days, in groups. Nothing here reads a request.
+"""Usage reports: sums over a range of days, in groups, of roll-ups and their slices. No request is read.
 
 Days and hours are UTC. Amounts are nano-dollars.
 """
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from django.db.models import BigIntegerField, F, QuerySet, Sum
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast
+from django.db import connection
 
 from billing.core.histograms import percentile_bound
-from billing.models import FIRST_EVENT_BOUNDS_MS, UsageDaily, UsageHourly
+from billing.models import FIRST_EVENT_BOUNDS_MS
+from billing.selectors.report_rows import Wanted, report_rows
+from billing.services.usage_slices import BUCKETS, FIGURES
 
 EARLIEST, LATEST = datetime.date(2000, 1, 1), datetime.date(2999, 12, 31)
 """Days beyond are a slip of the hand, and near the calendar's ends arithmetic fails."""
@@ -114,19 +114,30 @@ class UsageLine:
     sums: UsageSums
 
 
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """total: of everything, whether its line is among `lines` or not."""
+
+    lines: tuple[UsageLine, ...]
+    total: UsageSums
+
+
 def usage_total(query: ReportQuery) -> UsageSums:
-    return _sums(_rows(query).aggregate(**_SUMS))
+    rows = list(_read(query, key=None))
+    return _sums(rows[0][1]) if rows else UsageSums()
 
 
-def usage_lines(query: ReportQuery, *, limit: int | None = None) -> Iterator[UsageLine]:
+def usage_lines(query: ReportQuery) -> Iterator[UsageLine]:
     """One line a group: in the order of time, or those that paid most first. Read in chunks."""
-    column = _COLUMNS[query.by]
-    order = (column,) if query.by.is_time else ("-sum_charged_nano", "-sum_requests", column)
-    rows: QuerySet[Any, dict[str, Any]] = _rows(query).values(column).annotate(**_SUMS).order_by(*order)
-    if limit is not None:
-        rows = rows[:limit]
-    for row in rows.iterator(chunk_size=_CHUNK):
-        yield UsageLine(row[column], _sums(row))
+    for key, figures in _read(query, key=_COLUMNS[query.by]):
+        yield UsageLine(_key(query.by, key), _sums(figures))
+
+
+def usage_report(query: ReportQuery, *, limit: int) -> UsageReport:
+    """At most `limit` lines, in that order, and the total, in one statement."""
+    rows = list(_read(query, key=_COLUMNS[query.by], limit=limit))
+    lines = tuple(UsageLine(_key(query.by, key), _sums(figures[: len(_SUMMED)])) for key, figures in rows)
+    return UsageReport(lines, _sums(rows[0][1][len(_SUMMED) :]) if rows else UsageSums())
 
 
 _COLUMNS: Mapping[Grouping, str] = {
@@ -137,37 +148,63 @@ _COLUMNS: Mapping[Grouping, str] = {
     Grouping.MODEL: "model",
     Grouping.CHANNEL: "channel_id",
 }
-_SUMMED = tuple(field.name for field in fields(UsageSums) if field.name != "first_events")
-_BUCKETS = range(len(FIRST_EVENT_BOUNDS_MS) + 1)
+_SUMMED = (*FIGURES, *BUCKETS)
+_Figures = Sequence[int | None]
 
 
-def _bucket(place: int) -> Sum:
-    """Counted in the database: a report by model would otherwise read every row of its range."""
-    text = KeyTextTransform(str(place), "first_event_histogram")
-    return Sum(Cast(text, BigIntegerField()))
+def _read(query: ReportQuery, *, key: str | None, limit: int | None = None) -> Iterator[tuple[Any, _Figures]]:
+    """Key and sums of each group; with a limit the sums over all groups behind them.
+
+    One statement over both kinds of rows, which the ORM cannot group.
+    """
+    selects = [rows.query.sql_with_params() for rows in report_rows(_wanted(query, key), key=key)]
+    source = " UNION ALL ".join(_in_order(sql, key) for sql, _ in selects)
+    parameters = [value for _, values in selects for value in values]
+    quote = connection.ops.quote_name
+    sums = [f"SUM({quote(f'v_{name}')})" for name in _SUMMED]
+    columns = [f"{total} AS {quote(name)}" for name, total in zip(_SUMMED, sums, strict=True)]
+    if limit is not None:
+        columns += [f"SUM({total}) OVER ()" for total in sums]
+    sql = f"SELECT {'v_key' if key else 'NULL'}, {', '.join(columns)} FROM ({source}) r"  # noqa: S608  our own names
+    if key:
+        order = "v_key" if query.by.is_time else "charged_nano DESC, requests DESC, v_key"
+        sql += f" GROUP BY v_key ORDER BY {order}" + ("" if limit is None else f" LIMIT {int(limit)}")
+    with connection.chunked_cursor() as cursor:
+        cursor.execute(sql, parameters)
+        while rows := cursor.fetchmany(_CHUNK):
+            yield from ((row[0], row[1:]) for row in rows)
 
 
-_SUMS: Mapping[str, Sum] = {f"sum_{name}": Sum(F(name)) for name in _SUMMED} | {
-    f"bucket_{place}": _bucket(place) for place in _BUCKETS
-}
+def _in_order(sql: str, key: str | None) -> str:
+    """The columns in one order: a union goes by place, not by name."""
+    quote = connection.ops.quote_name
+    names = [*(["v_key"] if key else []), *(f"v_{name}" for name in _SUMMED)]
+    return f"SELECT {', '.join(map(quote, names))} FROM ({sql}) q"  # noqa: S608  our own names
 
 
-def _rows(query: ReportQuery) -> QuerySet[Any]:
-    rows: QuerySet[Any]
-    if query.by is Grouping.HOUR:
-        after = _midnight(query.last + datetime.timedelta(days=1))
-        rows = UsageHourly.objects.filter(hour__gte=_midnight(query.first), hour__lt=after)
-    else:
-        rows = UsageDaily.objects.filter(day__range=(query.first, query.last))
+def _wanted(query: ReportQuery, key: str | None) -> Wanted:
     narrowed = {name: getattr(query, name) for name in ("tenant_id", "api_key_id", "channel_id", "model")}
-    return rows.filter(**{name: value for name, value in narrowed.items() if value is not None})
+    return Wanted(
+        first=query.first,
+        last=query.last,
+        columns=frozenset() if key is None or query.by.is_time else frozenset({key}),
+        narrowed={name: value for name, value in narrowed.items() if value is not None},
+        hourly=query.by is Grouping.HOUR and key is not None,
+    )
 
 
-def _midnight(day: datetime.date) -> datetime.datetime:
-    return datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+def _key(by: Grouping, key: Any) -> Key:
+    """SQLite gives moments as text or without their zone."""
+    if isinstance(key, str) and by.is_time:
+        kind = datetime.datetime if by is Grouping.HOUR else datetime.date
+        key = kind.fromisoformat(key)
+    found: Key = key
+    if isinstance(found, datetime.datetime) and found.tzinfo is None:
+        return found.replace(tzinfo=datetime.UTC)
+    return found
 
 
-def _sums(row: Mapping[str, Any]) -> UsageSums:
-    counts: Sequence[int] = [row[f"bucket_{place}"] or 0 for place in _BUCKETS]
-    summed = {name: row[f"sum_{name}"] or 0 for name in _SUMMED}
-    return UsageSums(**summed, first_events=tuple(counts))
+def _sums(figures: _Figures) -> UsageSums:
+    counts = [int(count or 0) for count in figures]
+    summed = dict(zip(FIGURES, counts, strict=False))
+    return UsageSums(**summed, first_events=tuple(counts[len(FIGURES) :]))

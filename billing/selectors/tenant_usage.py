@@ -9,16 +9,16 @@ from typing import Any
 from django.db.models import Sum
 
 from billing.core.money import usd_from_nano
-from billing.models import UsageDaily
 from billing.selectors.accounts import account_state
 from billing.selectors.report_names import own_key_names
+from billing.selectors.report_rows import Wanted, sources
 from billing.selectors.reports import (
     Grouping,
     Key,
     ReportQuery,
     UsageLine,
     UsageSums,
-    usage_lines,
+    usage_report,
     usage_total,
 )
 
@@ -88,37 +88,42 @@ class TenantCosts:
 def tenant_usage(query: ReportQuery) -> TenantUsage:
     """At most `LINES_MAX` lines. `query.tenant_id` must be set: raises ValueError."""
     tenant_id = _tenant_of(query)
-    lines = list(usage_lines(query, limit=LINES_MAX + 1))
+    report = usage_report(query, limit=LINES_MAX + 1)
     names = own_key_names(tenant_id) if query.by is Grouping.API_KEY else {}
     return TenantUsage(
         object="relay.usage",
         start_date=query.first,
         end_date=query.last,
         group_by=query.by.value,
-        data=tuple(_line(line, names) for line in lines[:LINES_MAX]),
-        has_more=len(lines) > LINES_MAX,
-        total=Figures(**_figures(usage_total(query))),
+        data=tuple(_line(line, names) for line in report.lines[:LINES_MAX]),
+        has_more=len(report.lines) > LINES_MAX,
+        total=Figures(**_figures(report.total)),
     )
 
 
 def tenant_costs(query: ReportQuery) -> TenantCosts:
     """What each day of the range cost, by model; what cost nothing is left out."""
-    rows = (
-        UsageDaily.objects.filter(tenant_id=_tenant_of(query), day__range=(query.first, query.last))
-        .values("day", "model")
-        .annotate(charged=Sum("charged_nano"))
-        .exclude(charged=0)
-        .order_by("day", "-charged", "model")
+    costs = sorted(
+        (day, -charged, model)
+        for source in sources(_by_model(query))
+        for day, model, charged in source.rows.values_list("day", "model").annotate(
+            charged=Sum("charged_nano")
+        )
     )
     by_day: dict[datetime.date, list[ModelCost]] = defaultdict(list)
-    for row in rows[:ITEMS_MAX]:
-        by_day[row["day"]].append(ModelCost(row["model"], row["charged"]))
-    return TenantCosts(usage_total(query).charged_nano, by_day)
+    for day, negative, model in [cost for cost in costs if cost[1]][:ITEMS_MAX]:
+        by_day[day].append(ModelCost(model, -int(negative)))
+    return TenantCosts(-int(sum(cost[1] for cost in costs)), by_day)
 
 
 def budget_nano(query: ReportQuery) -> int:
     """The balance, and what the range of `query` was charged: what there was to spend in it."""
     return account_state(_tenant_of(query)).balance_nano + usage_total(query).charged_nano
+
+
+def _by_model(query: ReportQuery) -> Wanted:
+    narrowed: dict[str, int | str] = {"tenant_id": _tenant_of(query)}
+    return Wanted(query.first, query.last, columns=frozenset({"model"}), narrowed=narrowed)
 
 
 def _line(line: UsageLine, names: Mapping[int, str]) -> TenantLine:

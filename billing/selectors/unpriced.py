@@ -4,11 +4,12 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.db.models import Sum
+from django.db.models import F, Sum
 
 from billing.core.price_book import PriceBook
 from billing.core.prices import PriceParts, PriceRow
-from billing.models import Price, UsageDaily
+from billing.models import Price
+from billing.selectors.report_rows import Wanted, sources
 from channels_admin.models import Channel, Tenant
 from channels_admin.statuses import RouteStatus
 
@@ -55,7 +56,14 @@ def _configured() -> Iterator[tuple[str, str, int]]:
 
 
 def _served(now: datetime.datetime) -> Iterator[tuple[str, str, int]]:
-    lately = UsageDaily.objects.filter(day__gte=(now - _LOOKED_BACK).date(), channel_id__gt=0)
-    sums = lately.order_by().values_list("model", "tenant_id").annotate(count=Sum("requests"))
+    """What was answered: a refusal for want of a price does not count."""
+    first, last = (now - _LOOKED_BACK).date(), now.date()
+    columns = frozenset({"model", "tenant_id"})
     groups = dict(Tenant.objects.values_list("pk", "group"))
-    yield from ((model, groups.get(tenant_id, ""), count) for model, tenant_id, count in sums)
+    for source in sources(Wanted(first, last, columns=columns, narrowed={})):
+        sums = source.rows.values_list("model", "tenant_id").annotate(
+            count=Sum(F("successes") + F("incomplete"))
+        )
+        yield from (
+            (model, groups.get(tenant_id, ""), int(count)) for model, tenant_id, count in sums if count
+        )

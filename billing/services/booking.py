@@ -87,7 +87,7 @@ def _charge(locked: LockedAccounts, fresh: Sequence[RequestRows], late: Sequence
         item.now.request.save(force_update=True)
     shares = [_share(one, locked.moment, one.request.cost_nano or 0) for one in fresh]
     shares += [share for item in late for share in _late_shares(item, locked.moment)]
-    rollups_add(shares)
+    rollups_add(shares, now=locked.moment)
 
 
 def _charge_draft(one: RequestRows) -> EntryDraft:

@@ -175,4 +175,6 @@ def _rollups_correct(correction: _Correction, moment: datetime.datetime) -> None
         for rows, sign in ((correction.before, -1), (correction.after, 1))
     ]
     difference_nano = correction.difference_nano
-    rollups_add([*shares, share_of_correction(shares[1], moment=moment, charged_nano=difference_nano)])
+    rollups_add(
+        [*shares, share_of_correction(shares[1], moment=moment, charged_nano=difference_nano)], now=moment
+    )

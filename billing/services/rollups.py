@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from billing.models import FIRST_EVENT_BOUNDS_MS, Attempt, RelayRequest, UsageDaily, UsageHourly, UsageRecord
 from billing.services.guarded_insert import rows_upsert
+from billing.services.usage_slices import late_changes_note
 from relay.core.end_reasons import SUCCESSFUL
 
 _COUNT_MAX = 10**12
@@ -103,14 +104,16 @@ def share_of_correction(share: Share, *, moment: datetime.datetime, charged_nano
     return Share(moment=moment, sums=Sums(charged_nano=charged_nano), **place)
 
 
-def rollups_add(shares: Sequence[Share]) -> None:
-    """Adds the shares to both tables, with four statements for any number of them.
+def rollups_add(shares: Sequence[Share], *, now: datetime.datetime) -> None:
+    """Adds the shares to both tables, with four statements for any number of them; one more if some are of
+    hours that are over, whose slices are made again then.
 
-    The caller holds the locks of the tenants' accounts.
+    The caller holds the locks of the tenants' accounts. now: their time.
     """
     if shares:
         _add(UsageHourly, "hour", _hour_of, shares)
         _add(UsageDaily, "day", _day_of, shares)
+        late_changes_note([share.moment for share in shares], now=now)
 
 
 def _add(table: type[_R], when: str, bucket_of: _BucketOf, shares: Sequence[Share]) -> None:

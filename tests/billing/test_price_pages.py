@@ -266,6 +266,8 @@ def served(model, tenant, *, requests=3, channel_id=1, days_ago=1):
         model=model,
         channel_id=channel_id,
         requests=requests,
+        successes=requests - 1 if channel_id else 0,
+        incomplete=1 if channel_id else 0,
     )
 
 

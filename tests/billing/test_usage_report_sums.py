@@ -9,7 +9,15 @@ from django.test.utils import CaptureQueriesContext
 
 from billing.core.histograms import percentile_bound
 from billing.models import RelayRequest, UsageDaily, UsageHourly
-from billing.selectors.reports import BadRange, Grouping, ReportQuery, UsageSums, usage_lines, usage_total
+from billing.selectors.reports import (
+    BadRange,
+    Grouping,
+    ReportQuery,
+    UsageSums,
+    usage_lines,
+    usage_report,
+    usage_total,
+)
 from tests.factories.billing import outcome_make, outcomes_record, owner_make
 from tests.factories.usage import DAY, first_events, usage_make
 
@@ -76,7 +84,7 @@ def test_who_paid_most_comes_first_and_days_come_in_order(owners):
     usage_make(other, charged_nano=2)
     assert list(lines(Grouping.TENANT, last=DAY + WEEK)) == [other.tenant.pk, one.tenant.pk]
     assert list(lines(Grouping.DAY, last=DAY + WEEK)) == [DAY, DAY + WEEK]
-    first = list(usage_lines(query(Grouping.TENANT, last=DAY + WEEK), limit=1))
+    first = usage_report(query(Grouping.TENANT, last=DAY + WEEK), limit=1).lines
     assert [line.key for line in first] == [other.tenant.pk]
 
 
