@@ -60,6 +60,7 @@ async def _run(request: HttpRequest, parts: "wiring.Wiring", asked: RelayRequest
     candidates = _candidates(parts, asked, has_fallbacks=bool(fallbacks))
     first = await _admit(parts, asked, candidates, fallbacks)
     running = parts.engine.start(asked, candidates, first=first, fallbacks=fallbacks)
+    parts.revocation.begun(asked.caller)
     try:
         head = await running.head()
     except asyncio.CancelledError:

@@ -57,6 +57,7 @@ class Wiring:
     engine: Engine
     threads: DatabaseThreads
     chance: random.Random
+    revocation: Revocation
     embedded: "Embedded | None"
     forget_drain: Callable[[], None]
 
@@ -218,6 +219,7 @@ async def _build() -> Wiring:
         engine=engine,
         threads=threads,
         chance=chance,
+        revocation=revocation,
         embedded=embedded,
         forget_drain=drain.on_stop_all(lambda: _stop_all(engine, idempotency)),
     )

@@ -189,6 +189,29 @@ async def test_a_key_that_is_revoked_ends_its_running_stream_which_is_paid(gatew
     assert row.cost_nano > 0
 
 
+async def test_a_key_that_is_revoked_while_its_request_waits_runs_no_further(gateway, monkeypatch):
+    """It was authenticated before, and begins after."""
+    port = wiring.current().admissions._port
+    admit = port.admit
+    waits, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def waiting(epoch, ask):
+        waits.set()
+        await goes_on.wait()
+        return await admit(epoch, ask)
+
+    monkeypatch.setattr(port, "admit", waiting)
+    call = await gateway.begin_chat("interval-0.05", text="one two three " * 200, stream=True)
+    async with call:
+        await waits.wait()
+        await gateway.configure(api_key_close, api_key_id=gateway.api_key.pk)
+        goes_on.set()
+        heard = await call.rest(within_s=3)
+    assert not heard.is_done
+    row = await gateway.record(heard.request_id)
+    assert row.end_reason == "revoked"
+
+
 @pytest.mark.parametrize(
     ("limit", "needle"),
     [
