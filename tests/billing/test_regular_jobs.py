@@ -240,6 +240,7 @@ def test_regular_jobs_expire_within_their_period():
         "billing.accounts_publish",
         "billing.delete_old_requests",
         "billing.reconcile_ledger",
+        "billing.slice_usage",
     }
     assert BEAT_SCHEDULE["reconcile-open-records"]["schedule"] == 15
     assert BEAT_SCHEDULE["reconcile-ledger"]["schedule"] == 3600

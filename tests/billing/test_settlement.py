@@ -202,7 +202,7 @@ def test_a_replayed_outcome_is_charged(owner, monkeypatch, django_capture_on_com
     monkeypatch.setattr(account_states, "_try_to_put", told.extend)
     settlement = settlement_make(owner, 77)
     with monkeypatch.context() as patch:
-        patch.setattr(booking, "rollups_add", lambda shares: 1 / 0)
+        patch.setattr(booking, "rollups_add", lambda *_args, **_named: 1 / 0)
         requests_record([settlement])
     assert LedgerEntry.objects.count() == 0
     with django_capture_on_commit_callbacks(execute=True):

@@ -167,11 +167,11 @@ class World:
         target = module or self.store.workers
         original, passages = getattr(target, name), iter(range(10**9))
 
-        def passing(*args: object) -> object:
+        def passing(*args: object, **named: object) -> object:
             is_now = next(passages) == skip
             if is_now and not is_after:
                 raise Crash
-            answer = original(*args)
+            answer = original(*args, **named)
             if is_now:
                 raise Crash
             return answer

@@ -82,7 +82,7 @@ def test_new_accounts_in_two_threads_are_made_once():
 def test_a_transient_error_leaves_nothing_half_written(monkeypatch):
     owner = owner_make()
 
-    def fail(shares):
+    def fail(*_args, **_named):
         raise OperationalError("gone")
 
     with monkeypatch.context() as patch:
