@@ -24,7 +24,7 @@ async def read_until_closed(reader: asyncio.StreamReader, within_s: float = 5.0)
         while True:
             try:
                 part = await reader.read(65_536)
-            except ConnectionResetError:
+            except ConnectionError:
                 return out
             if not part:
                 return out
