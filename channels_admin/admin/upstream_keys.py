@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -15,12 +16,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from channels_admin.admin.base import ROUTE_STATUS_LABELS, ConfiguredAdmin, adopt
+from channels_admin.admin.base import CONCURRENCY_FIELDS, ROUTE_STATUS_LABELS, ConfiguredAdmin, adopt
 from channels_admin.admin.fields import LinesField, WriteOnlyTextarea
 from channels_admin.admin.health import HealthAdmin
 from channels_admin.health import RouteKind
 from channels_admin.models import UpstreamKey
-from channels_admin.services import upstream_key_set_status, upstream_keys_add
+from channels_admin.services import upstream_key_set_status, upstream_key_update, upstream_keys_add
 from channels_admin.services.upstream_keys import UpstreamKeysAdded, upstream_key_check
 from channels_admin.statuses import RouteStatus
 
@@ -82,7 +83,7 @@ class UpstreamKeyAdmin(HealthAdmin, ConfiguredAdmin):
     shown = ("label", "channel", "status", "status_reason", "status_changed_at", "created_at")
 
     def get_fields(self, request: HttpRequest, obj: UpstreamKey | None = None) -> list[str]:
-        return list(self.shown) if obj else ["channel", PASTED]
+        return [*self.shown, *CONCURRENCY_FIELDS] if obj else ["channel", PASTED]
 
     def get_readonly_fields(self, request: HttpRequest, obj: UpstreamKey | None = None) -> list[str]:
         return list(self.shown) if obj else []
@@ -94,20 +95,13 @@ class UpstreamKeyAdmin(HealthAdmin, ConfiguredAdmin):
             kwargs["form"] = UpstreamKeyAddForm
         return super().get_form(request, obj, change=change, **kwargs)
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> Any:
-        """Without buttons that would save nothing."""
-        hidden = {"show_save": False, "show_save_and_continue": False, "show_save_and_add_another": False}
-        return super().change_view(request, object_id, form_url, {**hidden, **(extra_context or {})})
+    def service_update(self, request: HttpRequest, pk: int, fields: Mapping[str, Any]) -> UpstreamKey:
+        return upstream_key_update(upstream_key_id=pk, **fields)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:
-            return  # nothing to edit: statuses are set by actions
+            super().save_model(request, obj, form, change)
+            return
         channel = form.cleaned_data["channel"]
         result = upstream_keys_add(channel_id=channel.pk, plains=form.cleaned_data[PASTED])
         adopt(obj, (result.added or result.present)[0])

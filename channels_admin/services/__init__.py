@@ -16,6 +16,7 @@ from channels_admin.services.tenants import tenant_create, tenant_set_status, te
 from channels_admin.services.upstream_keys import (
     upstream_key_add,
     upstream_key_set_status,
+    upstream_key_update,
     upstream_keys_add,
     upstream_keys_reseal,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "tenant_update",
     "upstream_key_add",
     "upstream_key_set_status",
+    "upstream_key_update",
     "upstream_keys_add",
     "upstream_keys_reseal",
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from django.core.exceptions import ValidationError
 from django.utils import timezone
@@ -11,6 +12,7 @@ from channels_admin.crypto import mask, sealer
 from channels_admin.health import Route, RouteKind
 from channels_admin.models import Channel, UpstreamKey
 from channels_admin.services.config_version import configuration_change, row_save, row_switch
+from channels_admin.services.limit_fields import ConcurrencyFields
 from channels_admin.services.route_health import route_forget_failures
 from channels_admin.statuses import RouteStatus
 from relay.core.upstream_kinds import UPSTREAM_KINDS
@@ -71,6 +73,14 @@ def upstream_key_set_status(*, upstream_key_id: int, status: RouteStatus, reason
         _stamp_status(key, version, status, reason)
         if status is RouteStatus.ENABLED:
             route_forget_failures(Route(RouteKind.KEY, key.pk))
+        return key
+
+
+def upstream_key_update(*, upstream_key_id: int, **fields: Unpack[ConcurrencyFields]) -> UpstreamKey:
+    """Its ceilings; 0 = no limit. Raises ValidationError, UpstreamKey.DoesNotExist."""
+    with configuration_change() as version:
+        key = UpstreamKey.objects.get(pk=upstream_key_id)
+        row_save(key, version, fields)
         return key
 
 
