@@ -35,7 +35,10 @@ class ModelRouteAdmin(ConfiguredAdmin):
             _("When it fails or is slow"),
             {"fields": ["fallback_models", "hedge_after_ms", "degrade_to_non_stream"]},
         ),
-        (_("Sessions"), {"fields": ["affinity_seconds"]}),
+        (
+            _("Sessions"),
+            {"fields": ["affinity_seconds"], "description": _("Kept, but without effect in this version.")},
+        ),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ModelRoute]:
