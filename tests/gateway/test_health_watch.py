@@ -1,7 +1,8 @@
 """The runtime's view of health: cooldowns at once, failures that add up, routes that go out."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import ParamSpec, TypeVar
 
 import pytest
 
@@ -14,8 +15,17 @@ from gateway.health_watch import HealthWatch
 from relay.core.end_reasons import HealthEffect
 from relay.core.health import AttemptVerdict, Blames
 from tests.factories.channels import a_channel
+from tests.flows.gateway import in_thread
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+async def elsewhere(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """ORM work away from the loop, which leaves no connection behind."""
+    return await asyncio.to_thread(in_thread, function, *args, **kwargs)
 
 
 def a_verdict(
@@ -48,28 +58,28 @@ async def watch() -> AsyncIterator[HealthWatch]:
 async def eventually_out(channel: Channel) -> Channel:
     for _ in range(50):
         await asyncio.sleep(0.05)
-        row = await Channel.objects.aget(pk=channel.pk)
+        row = await elsewhere(Channel.objects.get, pk=channel.pk)
         if row.status != RouteStatus.ENABLED:
             return row
     return row
 
 
 async def test_the_threshold_switches_a_channel_off_with_its_reason(watch: HealthWatch) -> None:
-    channel = await asyncio.to_thread(a_channel)
-    verdict = await asyncio.to_thread(a_verdict, channel, HealthEffect.FAILURE)
+    channel = await elsewhere(a_channel)
+    verdict = await elsewhere(a_verdict, channel, HealthEffect.FAILURE)
     for _ in range(3):
         watch.note(verdict)
     row = await eventually_out(channel)
     assert row.status == RouteStatus.AUTO_DISABLED
     assert "3 failures" in row.status_reason
     assert "status_503" in row.status_reason
-    assert (await UpstreamKey.objects.aget(channel=channel)).status == RouteStatus.ENABLED
+    assert (await elsewhere(UpstreamKey.objects.get, channel=channel)).status == RouteStatus.ENABLED
 
 
 async def test_a_success_between_starts_the_row_afresh(watch: HealthWatch) -> None:
-    channel = await asyncio.to_thread(a_channel)
-    failure = await asyncio.to_thread(a_verdict, channel, HealthEffect.FAILURE)
-    success = await asyncio.to_thread(a_verdict, channel, HealthEffect.SUCCESS)
+    channel = await elsewhere(a_channel)
+    failure = await elsewhere(a_verdict, channel, HealthEffect.FAILURE)
+    success = await elsewhere(a_verdict, channel, HealthEffect.SUCCESS)
     for _ in range(2):
         watch.note(failure)
     await asyncio.sleep(0.5)  # the store knows that it fails
@@ -78,37 +88,37 @@ async def test_a_success_between_starts_the_row_afresh(watch: HealthWatch) -> No
     for _ in range(2):
         watch.note(failure)
     await asyncio.sleep(0.7)
-    assert (await Channel.objects.aget(pk=channel.pk)).status == RouteStatus.ENABLED
+    assert (await elsewhere(Channel.objects.get, pk=channel.pk)).status == RouteStatus.ENABLED
 
 
 async def test_what_is_neutral_counts_for_nothing(watch: HealthWatch) -> None:
-    channel = await asyncio.to_thread(a_channel)
-    verdict = await asyncio.to_thread(a_verdict, channel, HealthEffect.NEUTRAL)
+    channel = await elsewhere(a_channel)
+    verdict = await elsewhere(a_verdict, channel, HealthEffect.NEUTRAL)
     for _ in range(10):
         watch.note(verdict)
     await asyncio.sleep(0.5)
-    assert (await Channel.objects.aget(pk=channel.pk)).status == RouteStatus.ENABLED
+    assert (await elsewhere(Channel.objects.get, pk=channel.pk)).status == RouteStatus.ENABLED
 
 
 async def test_a_bad_key_goes_out_and_its_channel_stays(watch: HealthWatch) -> None:
-    channel = await asyncio.to_thread(a_channel)
-    verdict = await asyncio.to_thread(
+    channel = await elsewhere(a_channel)
+    verdict = await elsewhere(
         a_verdict, channel, HealthEffect.FAILURE, blames=Blames.KEY, reason="status_401"
     )
     for _ in range(3):
         watch.note(verdict)
     for _ in range(50):
         await asyncio.sleep(0.05)
-        key = await UpstreamKey.objects.aget(channel=channel)
+        key = await elsewhere(UpstreamKey.objects.get, channel=channel)
         if key.status == RouteStatus.AUTO_DISABLED:
             break
     assert key.status == RouteStatus.AUTO_DISABLED
-    assert (await Channel.objects.aget(pk=channel.pk)).status == RouteStatus.ENABLED
+    assert (await elsewhere(Channel.objects.get, pk=channel.pk)).status == RouteStatus.ENABLED
 
 
 async def test_a_cooldown_acts_within_the_same_step_and_reaches_the_store(watch: HealthWatch) -> None:
-    channel = await asyncio.to_thread(a_channel)
-    verdict = await asyncio.to_thread(
+    channel = await elsewhere(a_channel)
+    verdict = await elsewhere(
         a_verdict, channel, HealthEffect.NEUTRAL, blames=Blames.KEY, cooldown_s=0.6, reason="status_429"
     )
     assert not watch.is_cooling(channel.pk, verdict.key_id)
@@ -125,12 +135,10 @@ async def test_hand_disabled_stays_as_it_is_and_switched_on_starts_afresh() -> N
     store = MemoryHealth()
     watch = HealthWatch(store, threshold=lambda: 1)
     await watch.start()
-    channel = await asyncio.to_thread(a_channel)
-    await asyncio.to_thread(
-        channel_set_status, channel_id=channel.pk, status=RouteStatus.DISABLED, reason="by hand"
-    )
-    watch.note(await asyncio.to_thread(a_verdict, channel, HealthEffect.FAILURE))
+    channel = await elsewhere(a_channel)
+    await elsewhere(channel_set_status, channel_id=channel.pk, status=RouteStatus.DISABLED, reason="by hand")
+    watch.note(await elsewhere(a_verdict, channel, HealthEffect.FAILURE))
     await watch.aclose()
-    row = await Channel.objects.aget(pk=channel.pk)
+    row = await elsewhere(Channel.objects.get, pk=channel.pk)
     assert (row.status, row.status_reason) == (RouteStatus.DISABLED, "by hand")
     assert store.states()[Route(RouteKind.CHANNEL, channel.pk)].failures == 1
