@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from django.conf import settings
 from django.utils import timezone
 
+from billing.selectors.attempts import model_last_answered
 from channels_admin.health import HealthUnavailable, Route, RouteKind, health_store
 from channels_admin.models import Channel as ChannelRow
 from channels_admin.models import UpstreamKey as UpstreamKeyRow
@@ -67,14 +68,19 @@ def _due_routes() -> Iterator[_Due]:
 
 def _due(route: Route, row: ChannelRow, resting: set[Route], key_id: int | None = None) -> Iterator[_Due]:
     channel = None if route in resting else load_channel(row.name, key_id=key_id)
-    if channel is not None and channel.keys:
-        yield _Due(route, row.name, channel, _model_to_ask(channel))
+    if channel is None or not channel.keys:
+        return
+    model = _model_to_ask(channel)
+    if model:
+        yield _Due(route, row.name, channel, model)
 
 
 def _model_to_ask(channel: Channel) -> str:
-    """A name the channel says it has; a channel of patterns alone is asked for the pattern's text."""
-    names = [*channel.model_mapping, *(name for name in channel.models if "*" not in name)]
-    return names[0] if names else channel.models[0].replace("*", "") or "gpt-4o-mini"
+    """A name the channel says it has, else the one it answered with last. Empty: nobody knows what to ask,
+    and only an operator can switch it on again.
+    """
+    named = next((name for name in (*channel.model_mapping, *channel.models) if "*" not in name), "")
+    return named or model_last_answered(channel.id)
 
 
 async def _ask_all(due: list[_Due]) -> list[bool]:

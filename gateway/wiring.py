@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from django.conf import settings
 
-from billing.admission import SettledRecord, admission_port
+from billing.admission import AdmissionPort, SettledRecord, admission_port
 from billing.admission.mirror import Mirror, mirror_start
 from billing.core.money import nano_from_usd
 from billing.courier import Courier
@@ -146,9 +146,12 @@ async def stop() -> None:
 async def _build() -> Wiring:
     api_keys = ApiKeyDirectory(lambda: configuration.current.version)
 
+    told: list[Callable[[AccessChanges], None]] = []  # empty until something can run
+
     def on_access_change(changes: AccessChanges, version: int) -> None:
         api_keys.drop(changes, version)
-        revocation.note(changes)
+        for tell in told:
+            tell(changes)
 
     configuration = Configuration(on_access_change)
     await configuration.start()
@@ -164,11 +167,17 @@ async def _build() -> Wiring:
         is_on=lambda: bool(configuration.current.channels.flag_values["IDEMPOTENT_ANSWERS"]),
         is_running=lambda request_id: request_id in engine.running,
     )
-    courier = Courier(port=port, on_settled=lambda some: _settled(some, open_requests, idempotency))
+    image_gate = ImageGate()
+
+    def on_settled(records: Sequence[SettledRecord]) -> None:
+        open_requests.settled(records)
+        idempotency.settled(records)
+        image_gate.released()  # the leases went with the settlement
+
+    courier = Courier(port=port, on_settled=on_settled)
     await courier.start()
     transport = build_transport(settings.UPSTREAM_ALLOWED_PRIVATE_NETS)
     await transport.start()
-    image_gate = ImageGate()
     health = HealthWatch(health_store(), threshold=lambda: _count(configuration, "HEALTH_FAILURE_THRESHOLD"))
     await health.start()
     chance = random.Random()
@@ -178,12 +187,7 @@ async def _build() -> Wiring:
         chance=chance,
         control=LiveControl(configuration),
         recorder=OutcomeReporter(
-            open_requests,
-            courier,
-            port=port,
-            configuration=configuration,
-            image_gate=image_gate,
-            idempotency=idempotency,
+            open_requests, courier, port=port, configuration=configuration, idempotency=idempotency
         ),
         health=health,
         leases=AttemptLeases(port, open_requests),
@@ -191,13 +195,9 @@ async def _build() -> Wiring:
     )
     threads = DatabaseThreads(name="requests", size=2)
     revocation = Revocation(engine, threads)
+    told.append(revocation.note)
     await open_requests.start(StreamProgress(engine.running), lambda one: _exhausted(engine, one))
-    overload = Overload(
-        is_full=lambda: courier.is_full,
-        active_streams=lambda: sum(one.request.ask.stream for one in engine.running.values()),
-        active_requests=lambda: len(engine.running),
-        streams_max=lambda: _count(configuration, "MAX_ACTIVE_STREAMS"),
-    )
+    overload = _overload(engine, courier, configuration)
     overload.start()
     return Wiring(
         configuration=configuration,
@@ -207,13 +207,7 @@ async def _build() -> Wiring:
         image_gate=image_gate,
         idempotency=idempotency,
         open_requests=open_requests,
-        admissions=Admissions(
-            port,
-            open_requests,
-            image_gate,
-            load_account=lambda tenant: threads.read(account_state, tenant),
-            outage=OutageAllowance(nano_from_usd(Decimal(str(settings.OUTAGE_SPEND_CAP)))),
-        ),
+        admissions=_admissions(port, open_requests, image_gate, threads),
         courier=courier,
         transport=transport,
         engine=engine,
@@ -222,6 +216,27 @@ async def _build() -> Wiring:
         revocation=revocation,
         embedded=embedded,
         forget_drain=drain.on_stop_all(lambda: _stop_all(engine, idempotency)),
+    )
+
+
+def _admissions(
+    port: AdmissionPort, open_requests: OpenRequests, image_gate: ImageGate, threads: DatabaseThreads
+) -> Admissions:
+    return Admissions(
+        port,
+        open_requests,
+        image_gate,
+        load_account=lambda tenant: threads.read(account_state, tenant),
+        outage=OutageAllowance(nano_from_usd(Decimal(str(settings.OUTAGE_SPEND_CAP)))),
+    )
+
+
+def _overload(engine: Engine, courier: Courier, configuration: Configuration) -> Overload:
+    return Overload(
+        is_full=lambda: courier.is_full,
+        active_streams=lambda: sum(one.request.ask.stream for one in engine.running.values()),
+        active_requests=lambda: len(engine.running),
+        streams_max=lambda: _count(configuration, "MAX_ACTIVE_STREAMS"),
     )
 
 
@@ -243,11 +258,6 @@ async def _stop_embedded(embedded: Embedded) -> None:
 
 def _count(configuration: Configuration, flag: str) -> int:
     return int(str(configuration.current.channels.flag_values[flag]))
-
-
-def _settled(records: Sequence[SettledRecord], open_requests: OpenRequests, idempotency: Idempotency) -> None:
-    open_requests.settled(records)
-    idempotency.settled(records)
 
 
 def _stop_all(engine: Engine, idempotency: Idempotency) -> None:

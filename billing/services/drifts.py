@@ -8,7 +8,6 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from billing.metrics import LEDGER_DRIFTS
 from billing.models import DriftKind, LedgerDrift
 
 _logger = logging.getLogger(__name__)
@@ -36,7 +35,6 @@ def drifts_keep(kind: DriftKind, findings: Sequence[Finding], *, checked: Q | No
         standing.exclude(place__in=places).update(resolved_at=Now())
         for finding in findings:
             _keep(finding)
-    LEDGER_DRIFTS.set(LedgerDrift.objects.filter(resolved_at=None).count())
 
 
 def _keep(finding: Finding) -> None:

@@ -8,7 +8,6 @@ from relay.core.request import RelayRequest
 from relay.core.types import NO_CEILINGS, Caller, Ceilings, Channel, UpstreamKey
 
 Candidate = tuple[Channel, UpstreamKey]
-IMAGES = "images"
 
 
 def caller_leases(caller: Caller, *, is_stream: bool) -> tuple[LeaseAsk, ...]:

@@ -25,6 +25,7 @@ def limit_refusal(refused: RefusedLimit) -> Refusal:
         kind="rate_limit_error",
         code="rate_limit_exceeded",
         retry_after_s=refused.retry_after_s,
+        headers=_rate_headers(refused),
     )
 
 
@@ -77,11 +78,28 @@ def _conflict(
     return Refusal(409, message, code=code, retry_after_s=retry_after_s, headers=named)
 
 
+_RATES = {"rpm": ("requests", "requests per minute"), "tpm": ("tokens", "tokens per minute")}
+"""By a rate's prefix: what OpenAI's `x-ratelimit-*` headers call it, and what people do."""
+
+
+def _rate_headers(refused: RefusedLimit) -> tuple[tuple[str, str], ...]:
+    """As SDKs read them: https://platform.openai.com/docs/guides/rate-limits. None for a ceiling."""
+    rate = _RATES.get(refused.name.partition(":")[0])
+    if rate is None:
+        return ()
+    what = rate[0]
+    return (
+        (f"x-ratelimit-limit-{what}", str(refused.limit)),
+        (f"x-ratelimit-remaining-{what}", "0"),
+        (f"x-ratelimit-reset-{what}", f"{refused.retry_after_s}s"),
+    )
+
+
 def _limit_text(refused: RefusedLimit) -> str:
     """`rpm:tenant:7` → "60 requests per minute for this account"."""
     parts = refused.name.split(":")
-    rate = {"rpm": "requests per minute", "tpm": "tokens per minute"}.get(parts[0])
+    rate = _RATES.get(parts[0])
     if rate is not None:
-        return f"{refused.limit} {rate} for {_LIMITS.get(parts[1], parts[1])}"
+        return f"{refused.limit} {rate[1]} for {_LIMITS.get(parts[1], parts[1])}"
     what = "concurrent streams" if parts[-1] == "streams" else "concurrent requests"
     return f"{refused.limit} {what} for {_LIMITS.get(parts[0], parts[0])}"

@@ -8,7 +8,6 @@ from billing.courier import Courier
 from billing.metrics import REQUESTS
 from billing.valuation import Reported
 from gateway.admission.idempotency import Idempotency
-from gateway.admission.image_gate import ImageGate
 from gateway.admission.open_requests import OpenRequest, OpenRequests
 from gateway.config import Configuration
 from relay.core.end_reasons import EndReason
@@ -30,13 +29,11 @@ class OutcomeReporter:
         *,
         port: AdmissionPort,
         configuration: Configuration,
-        image_gate: ImageGate,
         idempotency: Idempotency,
     ) -> None:
         self._open = open_requests
         self._courier = courier
         self._configuration = configuration
-        self._image_gate = image_gate
         self._idempotency = idempotency
         self._port = port
 

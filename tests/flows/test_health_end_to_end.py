@@ -71,6 +71,32 @@ async def test_a_channel_that_fails_goes_out_and_a_probe_brings_it_back(gateway)
     assert (await gateway.chat("asked")).status == 200
 
 
+@pytest.mark.parametrize("models", [["*"], ["echo*", "error*"]])
+async def test_a_channel_of_patterns_is_asked_for_what_it_answered_last(gateway, models):
+    await gateway.configure(channel_update, channel_id=gateway.channel.pk, models=models)
+    assert (await gateway.chat("echo-0")).status == 200
+    assert (await gateway.chat("error-in-200")).status == 502
+    await gateway.recorded()
+    gateway.simulator.requests.clear()
+    await gateway.run(out_for_a_minute, gateway.channel.pk)
+    assert await gateway.run(probe_due_routes) == 1
+    [probed] = gateway.simulator.requests
+    assert probed.json["model"] == "echo-0"
+
+
+async def test_a_channel_that_nobody_knows_how_to_ask_waits_for_an_operator(gateway):
+    await gateway.run(out_for_a_minute, gateway.channel.pk)
+    assert await gateway.run(probe_due_routes) == 0
+    assert gateway.simulator.requests == []
+
+
+def out_for_a_minute(channel_id: int) -> None:
+    earlier = timezone.now() - datetime.timedelta(minutes=1)
+    row = Channel.objects.get(pk=channel_id)
+    channel_set_status(channel_id=row.pk, status=RouteStatus.AUTO_DISABLED, reason="test")
+    Channel.objects.filter(pk=row.pk).update(status_changed_at=earlier)
+
+
 async def test_what_an_operator_disabled_is_never_probed(gateway):
     await gateway.configure(
         channel_set_status, channel_id=gateway.channel.pk, status=RouteStatus.DISABLED, reason="by hand"

@@ -1,7 +1,9 @@
 """`/metrics`: closed by default, and what it tells."""
 
 import pytest
+from django.db.models.functions import Now
 
+from billing.models import DriftKind, LedgerDrift
 from gateway.front.metrics import share_between_workers
 
 TOKEN = "m" * 32
@@ -38,6 +40,15 @@ async def test_requests_are_counted_by_their_end(gateway, settings):
         await gateway.chat("echo-0")
     await gateway.recorded()
     assert await completed() == before + 2
+
+
+async def test_drifts_that_another_process_found_are_told(gateway, settings):
+    settings.METRICS_TOKEN = TOKEN
+    found = {"kind": DriftKind.ROLLUP, "expected": "1", "found": "2"}
+    await gateway.run(lambda: [LedgerDrift.objects.create(place=place, **found) for place in ("a", "b")])
+    assert b"sluice_ledger_drifts 2.0" in (await scrape(gateway, TOKEN)).body
+    await gateway.run(lambda: LedgerDrift.objects.filter(place="a").update(resolved_at=Now()))
+    assert b"sluice_ledger_drifts 1.0" in (await scrape(gateway, TOKEN)).body
 
 
 async def test_no_name_of_a_tenant_model_or_key_is_in_it(gateway, settings):

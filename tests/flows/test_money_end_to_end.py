@@ -233,7 +233,12 @@ async def test_a_ceiling_refuses_what_is_beyond_it_by_its_name(gateway, limit, n
         assert second.status == 429
         error = orjson.loads(second.body)["error"]
         assert needle in error["message"]
-        assert int(second.header("retry-after")) >= 1
+        wait_s = int(second.header("retry-after"))
+        assert wait_s >= 1
+        is_rate = "requests_per_minute" in limit
+        assert second.header("x-ratelimit-limit-requests") == ("1" if is_rate else None)
+        assert second.header("x-ratelimit-remaining-requests") == ("0" if is_rate else None)
+        assert second.header("x-ratelimit-reset-requests") == (f"{wait_s}s" if is_rate else None)
         await call.rest()
     await gateway.recorded()
     if "requests_per_minute" not in limit:
@@ -306,6 +311,13 @@ async def test_a_pool_of_one_serves_waiters_in_their_order(gateway):
         await asyncio.sleep(0.1)
     assert await asyncio.gather(*tasks) == [200, 200, 200]
     assert order == [0, 1, 2]
+
+
+async def test_a_waiter_is_told_of_a_slot_and_need_not_look_for_it(gateway, monkeypatch):
+    monkeypatch.setattr("gateway.admission.image_gate.RETRY_S", 60.0)
+    await image_pool(gateway, OVERFLOW_MODE="wait")
+    heard = await asyncio.wait_for(asyncio.gather(*(draw(gateway) for _ in range(3))), 20)
+    assert [one.status for one in heard] == [200] * 3
 
 
 async def test_a_waiter_whose_client_leaves_frees_its_place(gateway):
