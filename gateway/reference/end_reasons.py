@@ -12,7 +12,7 @@ reason stands in the console's request records and in `GET /v1/requests/{id}`. A
 the answer's status line is sent long before its end.
 
 *Blame* says whose doing it was. *Health* and *charge* say what the reason means for the channel and for
-the tenant; both take effect with health tracking and charging, which this version does not have yet.
+the tenant.
 Nothing in this version causes the reasons marked †."""
 
 _HEALTH = {
