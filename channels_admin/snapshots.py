@@ -257,6 +257,5 @@ def _model_route(row: models.ModelRoute, policies: Mapping[int, StreamPolicy]) -
         hedge_after_s=row.hedge_after_ms / 1000,
         degrade_to_non_stream=row.degrade_to_non_stream,
         fallback_models=tuple(row.fallback_models),
-        affinity_s=row.affinity_seconds,
         policy=policies.get(row.policy_id) if row.policy_id else None,
     )

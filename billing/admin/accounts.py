@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin import EmptyFieldListFilter
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -60,6 +61,8 @@ class AccountAdmin(MoneyPages, RecordAdmin):
     @action(description=_("Top up a tenant"), url_path="top-up-tenant", permissions=["top_up"])
     def top_up_tenant(self, request: HttpRequest) -> HttpResponse:
         """A tenant has no account before its first entry: this makes it, and goes on to its page."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         form = TenantForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             account = account_make(tenant_id=form.cleaned_data["tenant"].pk)
@@ -90,7 +93,6 @@ class AccountAdmin(MoneyPages, RecordAdmin):
             request,
             account,
             title=_("Top up"),
-            permission="billing.top_up_account",
             balance_nano=account.balance_nano,
             post=post,
         )
@@ -112,7 +114,6 @@ class AccountAdmin(MoneyPages, RecordAdmin):
             request,
             account,
             title=_("Correct balance"),
-            permission="billing.correct_account",
             balance_nano=account.balance_nano,
             post=post,
         )
@@ -181,10 +182,9 @@ class LedgerEntryAdmin(MoneyPages, RecordAdmin):
             request,
             entry,
             title=_("Refund request"),
-            permission="billing.refund_request",
             balance_nano=entry.account.balance_nano,
             post=post,
-            amount_max_nano=refundable_nano(request_id),
+            amount_first_nano=refundable_nano(request_id),
         )
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
@@ -234,6 +234,6 @@ class LedgerDriftAdmin(RecordAdmin):
 
 def _found(model: type[_Row], object_id: str) -> _Row:
     """Errors: Http404, for an id that is none, too."""
-    if not object_id.isdecimal() or len(object_id) > 18:
+    if not is_key_of(model, object_id):
         raise Http404
     return get_object_or_404(model, pk=object_id)

@@ -64,16 +64,19 @@ class MoneyPages:
         row: Model,
         *,
         title: StrPromise,
-        permission: str,
         balance_nano: int,
         post: Post,
-        amount_max_nano: int | None = None,
+        amount_first_nano: int | None = None,
     ) -> HttpResponse:
-        """permission: of `billing`. balance_nano: shown before and after. post: calls the service."""
+        """For an action that has asked for its own permission.
+
+        balance_nano: shown before and after. post: calls the service. amount_first_nano: what the form
+        begins with.
+        """
         admin: Any = self
-        if not (request.user.has_perm(permission) and admin.has_view_permission(request, row)):
+        if not admin.has_view_permission(request, row):
             raise PermissionDenied
-        form = _form(request, amount_max_nano)
+        form = _form(request, amount_first_nano)
         is_sent = request.method == "POST" and form.is_valid()
         if is_sent and request.POST.get("confirmed"):
             try:
@@ -96,11 +99,11 @@ class MoneyPages:
         return TemplateResponse(request, "billing/money_form.html", context)
 
 
-def _form(request: HttpRequest, amount_max_nano: int | None) -> MoneyForm:
+def _form(request: HttpRequest, amount_first_nano: int | None) -> MoneyForm:
     if request.method == "POST":
         return MoneyForm(request.POST)
-    most = {} if amount_max_nano is None else {"amount": Decimal(usd_text(amount_max_nano))}
-    return MoneyForm(initial={"operation": uuid.uuid4(), **most})
+    first = {} if amount_first_nano is None else {"amount": Decimal(usd_text(amount_first_nano))}
+    return MoneyForm(initial={"operation": uuid.uuid4(), **first})
 
 
 def _done(admin: Any, request: HttpRequest, row: Model, posting: Posting, title: StrPromise) -> HttpResponse:

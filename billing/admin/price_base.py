@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, TypedDict, cast
 
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.db.models import Field, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -26,9 +27,9 @@ from billing.admin.price_preview import PreviewForm, cost_context
 from billing.core.price_json import image_rates_read, tiers_read, usd_written
 from billing.core.prices import PART_NAMES, TOKEN_PARTS, UNSET, PriceParts, Tier
 from billing.core.pricing import ONE
-from billing.models.prices import PriceColumns
+from billing.models.prices import NO_PRICE, TERM_NAMES, PriceColumns
 from billing.selectors.prices import price_terms
-from channels_admin.admin.base import ConfiguredAdmin
+from channels_admin.admin.base import ConfiguredAdmin, OpenRowForm
 
 TERM_FIELDSETS = (
     (_("USD per million tokens"), {"fields": TOKEN_PARTS}),
@@ -49,6 +50,7 @@ class TermValues(TypedDict):
 class DatedAdmin(ConfiguredAdmin):
     """Rows that never change: a form on an open row closes it and makes another."""
 
+    form = OpenRowForm
     identity: tuple[str, ...] = ()
     readonly_fields: tuple[str, ...] = ("is_closed", "effective_to", "created_at")
 
@@ -78,7 +80,17 @@ class DatedAdmin(ConfiguredAdmin):
         return None
 
 
+class PriceForm(OpenRowForm):
+    """A price that cannot be read is told at its field, and not also missed."""
+
+    def _update_errors(self, errors: ValidationError) -> None:
+        if self.errors.keys() & set(TERM_NAMES):
+            errors = _without(errors, NO_PRICE)
+        super()._update_errors(errors)
+
+
 class PricedAdmin(DatedAdmin):
+    form = PriceForm
     readonly_fields = (*DatedAdmin.readonly_fields, "resolved")
     actions_detail = ("preview",)
 
@@ -135,6 +147,12 @@ def term_values(fields: Mapping[str, Any], row: PriceColumns | None = None) -> T
         tiers=tiers_read(value("tiers", [])),
         image_rates=image_rates_read(value("image_rates", {})),
     )
+
+
+def _without(errors: ValidationError, code: str) -> ValidationError:
+    """The same messages by field, but those of the code."""
+    kept = {name: [one for one in found if one.code != code] for name, found in errors.error_dict.items()}
+    return ValidationError({name: found for name, found in kept.items() if found})
 
 
 def trimmed(name: str, model: type[Model] = PriceColumns) -> Callable[[Any, Model], str]:

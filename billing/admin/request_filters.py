@@ -19,11 +19,11 @@ from unfold.contrib.filters.admin import TextFilter
 
 from billing.models import RelayRequest
 from billing.models.relay_requests import SUCCESSFUL_REASONS
+from channels_admin.middleware import is_key_of
 from channels_admin.models import ApiKey, Channel, Tenant
 from relay.core.end_reasons import EndReason
 
 NOBODY = Q(pk__in=[])
-_ID_DIGITS_MAX = 18
 
 Rows = QuerySet[RelayRequest]
 
@@ -35,7 +35,7 @@ def tenant_condition(name: str) -> Q:
 
 def api_key_condition(text: str) -> Q:
     """By the number in its page's address, or by its beginning as the console shows it."""
-    if text.isdecimal() and len(text) <= _ID_DIGITS_MAX:
+    if is_key_of(ApiKey, text):
         return Q(api_key=int(text))
     keys = list(ApiKey.objects.filter(prefix=text.removesuffix("…")).values_list("pk", flat=True)[:2])
     # One only: an index has the order of one key. Two keys of one beginning are asked for by number.

@@ -2,12 +2,13 @@
 
 Each narrowing filter has an index that gives its newest rows in order. Together none has: then only rows from
 the horizon on are looked at, the id of the `LOOKED_AT_MAX`th newest row of that filter which reaches furthest
-back. A filter with fewer rows than that has no horizon, and all is found. `before` moves the horizon back.
+back. A filter with fewer rows than that has no horizon, and all is found. Filters that most of the table
+passes have no index: alone they look at the newest rows of all. `before` moves the horizon back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +28,6 @@ from billing.admin.request_filters import (
 )
 from billing.models import Attempt, RelayRequest
 from billing.selectors.whereabouts import request_ids_of
-from channels_admin.models import Tenant
 
 LOOKED_AT_MAX = 5_000
 
@@ -57,14 +57,17 @@ class RequestList(ChangeList):
 
 def narrowed(rows: Rows, asked: Mapping[str, str]) -> Rows:
     """By the parameters of the page's address; unknown ones are not minded."""
-    for name, condition in _CONDITIONS.items():
-        if name in asked:
-            rows = rows.filter(condition(asked[name]))
+    conditions = {name: condition(asked[name]) for name, condition in _CONDITIONS.items() if name in asked}
+    rows = rows.filter(*conditions.values())
     span = span_of(asked.get("started", ""), asked.get("before", ""))
     channel_id = channel_id_of(asked["channel"]) if "channel" in asked else None
     if "channel" in asked and channel_id is None:
         return rows.none()
-    horizon = _horizon(asked, span, channel_id)
+    searched = tenant_condition(asked["q"]) if "q" in asked else None
+    narrowing = list(_narrowing(asked, conditions, searched))
+    # What is searched by its id is a few rows already.
+    has_common = searched != NOBODY and _has_common(asked)
+    horizon = _horizon(narrowing, span, channel_id, has_common=has_common)
     if horizon is not None:
         span &= Q(pk__gte=horizon)
     rows = rows.filter(span)
@@ -80,17 +83,16 @@ def named(rows: Rows, term: str) -> Rows:
         return rows.filter(pk=UUID(term))
     except ValueError:
         pass
-    if Tenant.objects.filter(name=term).exists():
-        return rows.filter(tenant_condition(term))
-    return rows.filter(pk__in=request_ids_of(term))
+    of_tenant = tenant_condition(term)
+    return rows.filter(pk__in=request_ids_of(term)) if of_tenant == NOBODY else rows.filter(of_tenant)
 
 
-def _horizon(asked: Mapping[str, str], span: Q, channel_id: int | None) -> UUID | None:
+def _horizon(conditions: Sequence[Q], span: Q, channel_id: int | None, *, has_common: bool) -> UUID | None:
     """None: there is none, as one filter alone is answered by its index, or has few rows."""
-    conditions = list(_narrowing(asked))
-    count = len(conditions) + (channel_id is not None) + ("stream_asked__exact" in asked)
-    if channel_id is None and (count < 2 or not conditions):
+    if channel_id is None and len(conditions) < 2 and not has_common:
         return None
+    if channel_id is None and not conditions:
+        conditions = [Q()]
     found: list[UUID] = []
     if channel_id is not None:
         attempts = Attempt.objects.filter(_of_request(span), channel=channel_id)
@@ -103,16 +105,25 @@ def _horizon(asked: Mapping[str, str], span: Q, channel_id: int | None) -> UUID 
     return None if is_complete else min(found)
 
 
-def _narrowing(asked: Mapping[str, str]) -> Iterator[Q]:
-    """Conditions with an index of their own."""
-    for name, condition in _CONDITIONS.items():
-        if name in asked and asked[name] != _COMMON.get(name):
-            yield condition(asked[name])
+def _narrowing(asked: Mapping[str, str], conditions: Mapping[str, Q], searched: Q | None) -> Iterator[Q]:
+    """Conditions with an index of their own. searched: of the tenant that the search box names."""
+    for name, condition in conditions.items():
+        if asked[name] != _COMMON.get(name):
+            yield condition
     for name, (value, rare) in _RARE.items():
         if asked.get(name) == value:
             yield rare
-    if (term := asked.get("q", "")) and (of_tenant := tenant_condition(term)) != NOBODY:
-        yield of_tenant
+    if searched is not None and searched != NOBODY:
+        yield searched
+
+
+def _has_common(asked: Mapping[str, str]) -> bool:
+    """Whether a filter without an index is set, which most of the table may pass, or almost nothing."""
+    return (
+        "stream_asked__exact" in asked
+        or any(asked.get(name) == value for name, value in _COMMON.items())
+        or any(asked.get(name, value) != value for name, (value, _) in _RARE.items())
+    )
 
 
 def _of_request(span: Q) -> Q:

@@ -42,7 +42,7 @@ class Series:
 def usage_charts(query: ReportQuery, lines: Sequence[UsageLine], labels: Mapping[Key, str]) -> list[Chart]:
     """labels: what to call a line's key where its own text is none for people."""
     shown = _without_gaps(query, lines) if query.by is Grouping.DAY else list(lines[: _shown_max(query)])
-    names = [labels.get(line.key) or _short(line.key) for line in shown]
+    names = [labels.get(line.key) or str(line.key) for line in shown]
     sums = [line.sums for line in shown]
     failed = [float(one.requests - one.successes) for one in sums]
     requests = [
@@ -68,12 +68,6 @@ def _without_gaps(query: ReportQuery, lines: Sequence[UsageLine]) -> list[UsageL
     known = {line.key: line for line in lines}
     days = [query.first + datetime.timedelta(days=n) for n in range((query.last - query.first).days + 1)]
     return [known.get(day) or UsageLine(day, UsageSums()) for day in days]
-
-
-def _short(key: Key) -> str:
-    if isinstance(key, datetime.datetime):
-        return f"{key:%m-%d %H:00}"
-    return str(key)
 
 
 def _chart(title: str, names: Sequence[str], series: Sequence[Series], *, is_stacked: bool) -> Chart:

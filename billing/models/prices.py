@@ -9,6 +9,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from billing.core.price_json import BadPriceJson, image_rates_read, tiers_read
+from billing.core.prices import PART_NAMES
 from channels_admin.models.base import VersionedModel
 from channels_admin.validators import validate_groups, validate_model_pattern
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from django_stubs_ext import StrPromise
+
+
+TERM_NAMES = (*PART_NAMES, "tiers", "image_rates")
+NO_PRICE = "no_price"
+"""Code of the error that a price says nothing."""
 
 
 def _part(label: "StrPromise") -> "models.DecimalField[Decimal | None, Decimal | None]":
@@ -26,7 +32,9 @@ def _part(label: "StrPromise") -> "models.DecimalField[Decimal | None, Decimal |
 
 
 class PriceColumns(VersionedModel):
-    """Token parts are USD per million tokens, `per_call` USD per call, `per_image` USD per finished picture,
+    """At least one of `TERM_NAMES` is set: free is an explicit 0.
+
+    Token parts are USD per million tokens, `per_call` USD per call, `per_image` USD per finished picture,
     `per_audio_second` USD per second of audio, `per_character` USD per million characters of spoken text.
     Null = falls back to another part, in the order that `billing.core.pricing` gives.
 
@@ -62,13 +70,15 @@ class PriceColumns(VersionedModel):
         abstract = True
 
     def clean(self) -> None:
-        """JSON columns are what `billing.core.price_json` can read; told at the field."""
+        """JSON columns are what `billing.core.price_json` can read, told at the field. A price is set."""
         super().clean()
         for name, read in (("tiers", tiers_read), ("image_rates", image_rates_read)):
             try:
                 read(getattr(self, name))
             except BadPriceJson as error:
                 raise ValidationError({name: f"{error}."}) from None
+        if all(getattr(self, name) in (None, [], {}) for name in TERM_NAMES):
+            raise ValidationError(_("At least one price is expected; free is an explicit 0."), code=NO_PRICE)
 
 
 def _closed_with_time(table: str) -> models.CheckConstraint:

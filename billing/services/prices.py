@@ -8,7 +8,6 @@ from decimal import Decimal
 from billing.core.price_json import image_rates_written, tiers_written
 from billing.core.prices import PART_NAMES, PriceParts, Tier
 from billing.models import CostPrice, GroupMultiplier, Price
-from billing.models.prices import PriceColumns
 from billing.services.immutable_rows import row_close, row_set
 
 
@@ -91,10 +90,6 @@ def cost_price_close(*, cost_price: CostPrice) -> None:
 
 def group_multiplier_close(*, multiplier: GroupMultiplier) -> None:
     row_close(multiplier)
-
-
-def price_parts(price: PriceColumns) -> PriceParts:
-    return PriceParts(**{name: getattr(price, name) for name in PART_NAMES})
 
 
 def price_columns(

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Field, Model, QuerySet
@@ -29,6 +30,21 @@ ROUTE_STATUS_LABELS = {
 ACCESS_STATUS_LABELS = {AccessStatus.ACTIVE.value: "success", AccessStatus.CLOSED.value: "info"}
 CONCURRENCY_FIELDS = ("max_concurrent_requests", "max_concurrent_streams")
 LIMIT_FIELDS = (*CONCURRENCY_FIELDS, "requests_per_minute", "tokens_per_minute")
+
+
+if TYPE_CHECKING:
+    AnyModelForm = forms.ModelForm[Any]
+else:
+    AnyModelForm = forms.ModelForm  # no type arguments at run time
+
+
+class OpenRowForm(AnyModelForm):
+    """For rows of which one is open at a time. Django judges no constraint that names a column which is not
+    in the form, and the services would take a new row for other values of the open one.
+    """
+
+    def _get_validation_exclusions(self) -> set[str]:
+        return super()._get_validation_exclusions() - {"is_closed"}
 
 
 class ConfiguredAdmin(ModelAdmin):

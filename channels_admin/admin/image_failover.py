@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from django.http import QueryDict
 from django.utils.functional import Promise
@@ -50,10 +49,6 @@ class FailoverCard:
     is_on: bool
     words: Text
     is_pinned: bool
-    pinned_ranges: tuple[str, ...]
-    source: str
-    changed_by: str
-    changed_at: datetime | None
     boxes: tuple[RangeBox, ...]
     after_clearing: Text | None
 
@@ -62,16 +57,11 @@ def failover_card(rows: Iterable[RuntimeFlag]) -> FailoverCard:
     """rows: those of the three flags; one that is missing counts as cleared."""
     by_name = {row.name: row for row in rows}
     states = {name: flag_state(FLAGS[name], _stored(by_name, name)) for name in IMAGE_FAILOVER_FLAGS}
-    newest = max((row for row in by_name.values() if row.changed_at), key=_changed, default=None)
     switch = states[IMAGE_FAILOVER_SWITCH]
     return FailoverCard(
         is_on=bool(switch.value),
         words=failover_words(states),
         is_pinned=switch.is_pinned,
-        pinned_ranges=tuple(name for name in IMAGE_FAILOVER_FLAGS[1:] if states[name].is_pinned),
-        source=switch.source.value,
-        changed_by=newest.changed_by if newest else "",
-        changed_at=newest.changed_at if newest else None,
         boxes=tuple(_box(*row, states) for row in _BOXES),
         after_clearing=_after_clearing(states),
     )
@@ -132,7 +122,3 @@ def _after_clearing(states: Mapping[str, FlagState]) -> Text | None:
 def _stored(rows: Mapping[str, RuntimeFlag], name: str) -> object | None:
     row = rows.get(name)
     return row.value if row else None
-
-
-def _changed(row: RuntimeFlag) -> float:
-    return row.changed_at.timestamp() if row.changed_at else 0.0

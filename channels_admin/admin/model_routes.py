@@ -14,13 +14,14 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from channels_admin.admin.base import ConfiguredAdmin
+from channels_admin.admin.base import ConfiguredAdmin, OpenRowForm
 from channels_admin.models import ModelRoute
 from channels_admin.services import model_route_close, model_route_set, model_route_update
 
 
 @admin.register(ModelRoute)
 class ModelRouteAdmin(ConfiguredAdmin):
+    form = OpenRowForm
     list_display = ["model", "shown_group", "is_artefact", "shown_fallbacks", "hedge_after_ms", "policy"]
     list_filter = ["is_artefact", "group"]
     list_select_related = ["policy"]
@@ -34,10 +35,6 @@ class ModelRouteAdmin(ConfiguredAdmin):
         (
             _("When it fails or is slow"),
             {"fields": ["fallback_models", "hedge_after_ms", "degrade_to_non_stream"]},
-        ),
-        (
-            _("Sessions"),
-            {"fields": ["affinity_seconds"], "description": _("Kept, but without effect in this version.")},
         ),
     ]
 

@@ -5,7 +5,7 @@ from django.core.validators import MaxValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from channels_admin.models.base import DAY_SECONDS, VersionedModel, filled_check, range_check, seconds
+from channels_admin.models.base import VersionedModel, filled_check, range_check
 from channels_admin.models.stream_policies import StreamPolicy
 from channels_admin.validators import validate_model_pattern, validate_model_patterns
 
@@ -45,9 +45,6 @@ class ModelRoute(VersionedModel):
     fallback_models = models.JSONField(
         _("fallback models"), default=list, blank=True, validators=[validate_model_patterns]
     )
-    affinity_seconds = models.FloatField(
-        _("session affinity (s)"), default=0, validators=seconds(), help_text=_("0: none.")
-    )
     policy = models.ForeignKey(
         StreamPolicy,
         on_delete=models.PROTECT,
@@ -73,7 +70,6 @@ class ModelRoute(VersionedModel):
             ),
             filled_check("model_route", "model"),
             range_check("model_route", "hedge_after_ms", 0, HEDGE_AFTER_MAX_MS),
-            range_check("model_route", "affinity_seconds", 0, DAY_SECONDS),
         )
 
     def clean(self) -> None:

@@ -13,7 +13,6 @@ class ModelRouteFields(TypedDict, total=False):
     hedge_after_ms: int
     degrade_to_non_stream: bool
     fallback_models: list[str]
-    affinity_seconds: float
     policy: StreamPolicy | None
 
 

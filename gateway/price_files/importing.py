@@ -1,19 +1,15 @@
-"""A price file → rows, in one transaction and at one configuration version: everything or nothing.
-
-A dry run does the same and takes it back, so it refuses exactly what a real run would refuse.
-"""
+"""A price file → rows: everything or nothing."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from django.db import transaction
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from channels_admin.services import configuration_change
 from gateway.price_files.litellm import is_litellm, litellm_prices
 from gateway.price_files.tables import (
     MAX_BYTES,
@@ -26,6 +22,7 @@ from gateway.price_files.tables import (
     entries_of,
     format_of,
 )
+from gateway.provisioning.all_or_nothing import carried_out, file_text
 from gateway.provisioning.findings import Findings, Problem, ProvisioningRefused, Report
 from gateway.provisioning.prices import (
     cost_prices_provision,
@@ -63,48 +60,24 @@ def import_file(path: Path, *, is_dry_run: bool = False, litellm: LitellmOptions
         raise ProvisioningRefused(str(path), error.problems) from None
     # Before the transaction, which keeps others from changing configuration meanwhile.
     asked = _asked(entries, findings)
-    with configuration_change():
-        _carry_out(asked, findings)
-        report = findings.report(is_dry_run=is_dry_run)
-        if findings.problems or is_dry_run or not report.has_changes:
-            transaction.set_rollback(True)  # the version, too, stays as it was
-    if findings.problems:
-        raise ProvisioningRefused(str(path), findings.problems)
-    return report
+    return carried_out(partial(_carry_out, asked), findings, name=str(path), is_dry_run=is_dry_run)
 
 
 def _read(path: Path, litellm: LitellmOptions | None) -> tuple[Findings, list[RawEntry]]:
-    kind, text = format_of(path), _text(path)
-    if kind is Format.CSV:
-        data: object = None
-        entries = list(csv_entries(text))
-    else:
-        data = data_read(text, kind)
-        entries = [] if is_litellm(data) else list(entries_of(data))
-    if isinstance(data, dict) and not entries and is_litellm(data):
+    kind = format_of(path)
+    text = file_text(path, bytes_max=MAX_BYTES)
+    data = None if kind is Format.CSV else data_read(text, kind)
+    if isinstance(data, dict) and is_litellm(data):
         options = litellm or LitellmOptions()
         found = litellm_prices(data, only=options.only, common=options.common)
         findings = Findings(found.problems)
         findings.warnings += found.warnings()
         return findings, found.entries
+    entries = list(csv_entries(text) if kind is Format.CSV else entries_of(data))
     if litellm is not None:
         reason = "is no list of LiteLLM's: its entries say themselves what group and start they have"
         raise UnreadablePriceFile(Problem("", reason))
     return Findings(), entries
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UnreadablePriceFile(Problem("", error.strerror or "cannot be read")) from error
-    if len(content) > MAX_BYTES:
-        raise UnreadablePriceFile(Problem("", f"is larger than {MAX_BYTES} bytes"))
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UnreadablePriceFile(Problem("", "is no UTF-8 text")) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ _OTHERS = {
     ("audio_speech", "input_cost_per_character"): ("per_character", _MILLION),
     ("rerank", "input_cost_per_query"): ("per_call", Decimal(1)),
 }
-"""(mode, field) → part and factor. Where two fields give one part, the later row wins."""
+"""(mode, field) → part and factor. Where two fields give one part, the later row that is not 0 wins."""
 _EITHER = ("audio_transcription", "audio_speech")
 _TIER = re.compile(r"(?P<name>.+)_above_(?P<thousands>\d{1,6})k_tokens")
 _SIZED = re.compile(
@@ -109,7 +109,7 @@ def _add(
     rates: Mapping[str, Decimal],
     common: Mapping[str, object],
 ) -> None:
-    if rates and not fields.keys() & {"image_output", "output"}:
+    if rates and not any(_has_price(fields.get(part)) for part in ("image_output", "output")):
         fields = fields | {"image_rates": dict(sorted(rates.items()))}
     if any(_has_price(value) for value in fields.values()):
         found.entries.append(RawEntry(model, "prices", {"model": model, **common, **fields}))
@@ -118,11 +118,12 @@ def _add(
 
 
 def _has_price(value: object) -> bool:
+    """Below 0, too: the schema refuses it, with its place."""
     if isinstance(value, Decimal):
-        return value > 0
+        return value != 0
     parts = value if isinstance(value, list) else [value]
     return any(
-        isinstance(usd, Decimal) and usd > 0
+        isinstance(usd, Decimal) and usd != 0
         for part in parts
         if isinstance(part, dict)
         for usd in part.values()
@@ -146,7 +147,7 @@ def _fields(entry: Mapping[str, object], untaken: Counter[str]) -> dict[str, obj
     # Seconds and characters stand beside tokens as another way to reckon the same: not to be paid twice.
     if not any(_has_price(value) for value in fields.values()) or mode not in _EITHER:
         for name, (part, factor) in others.items():
-            _put(fields, part, entry.get(name), factor, name)
+            _put_other(fields, part, entry.get(name), factor, name)
     if mode == "image_generation" and "image_output" in fields:
         # Such models put out nothing but pictures, whether or not the upstream tells the tokens apart.
         fields.setdefault("output", fields["image_output"])
@@ -160,6 +161,14 @@ def _put(fields: dict[str, object], part: str, value: object, factor: Decimal, n
     """Null means that the list does not know it."""
     if value is not None:
         fields[part] = _rounded(_usd(value, name) * factor)
+
+
+def _put_other(fields: dict[str, object], part: str, value: object, factor: Decimal, name: str) -> None:
+    """A 0 is left out: it would make free what another field prices. So are pictures paid by their tokens."""
+    if value is None or not _usd(value, name):
+        return
+    if part != "per_image" or not _has_price(fields.get("image_output")):
+        _put(fields, part, value, factor, name)
 
 
 def _usd(value: object, name: str) -> Decimal:
@@ -188,7 +197,9 @@ def _rounded(usd: Decimal) -> Decimal:
 
 
 def _is_above_zero(value: object) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and value > 0
+    with suppress(BadPriceJson):
+        return _usd(value, "") > 0
+    return False
 
 
 def _some(names: list[str]) -> str:

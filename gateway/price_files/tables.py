@@ -7,6 +7,7 @@ CSV has one line an entry, whose column `section` says what it is (missing or em
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,7 +22,6 @@ from gateway.provisioning.yaml_text import UnreadableYaml, yaml_data
 MAX_BYTES = 16 * 1024 * 1024
 SECTIONS = ("prices", "cost_prices", "group_multipliers")
 _JSON_CELLS = ("tiers", "image_rates")
-_NUL = "\0"
 
 
 class Format(StrEnum):
@@ -134,8 +134,7 @@ def _json(text: str) -> object:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        double = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        ((double, _times),) = Counter(name for name, _ in pairs).most_common(1)
         raise UnreadablePriceFile(Problem("", f"“{double[:60]}” is there twice in one object"))
     return found
 

@@ -5,7 +5,8 @@
     findings         what a run found out: changes, warnings, problems
     flags, stream_policies, channels, model_routes, prices, tenants
                      one subject a file: compare with the rows, call the services
-    carrying_out     all subjects in one transaction and at one configuration version
+    carrying_out     all subjects of a file
+    all_or_nothing   how a file is read and carried out: one transaction, one configuration version
     report           findings → text
 
 What a file does not mention stays as it is. Rows are known by name; a price by model, group and start, a

@@ -1,17 +1,13 @@
-"""All subjects of a file in one transaction, at one configuration version: everything or nothing.
-
-A dry run does the same and takes it back, so it refuses exactly what a real run would refuse.
-"""
+"""All subjects of a file, in the order in which they need each other: everything or nothing."""
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-from django.db import transaction
-
-from channels_admin.services import configuration_change
+from gateway.provisioning.all_or_nothing import carried_out, file_text
 from gateway.provisioning.channels import channels_provision
-from gateway.provisioning.findings import Findings, Problem, ProvisioningRefused, Report
+from gateway.provisioning.findings import Findings, ProvisioningRefused, Report
 from gateway.provisioning.flags import flags_provision
 from gateway.provisioning.model_routes import model_routes_provision
 from gateway.provisioning.prices import (
@@ -27,13 +23,7 @@ from gateway.provisioning.yaml_text import MAX_BYTES, UnreadableYaml
 
 def apply_file(path: Path, *, is_dry_run: bool = False, environ: Mapping[str, str] | None = None) -> Report:
     """Raises ProvisioningRefused with every problem; then nothing was changed."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1).decode("utf-8-sig")
-    except OSError as error:
-        raise ProvisioningRefused(str(path), [Problem("", error.strerror or "cannot be read")]) from error
-    except UnicodeDecodeError:
-        raise ProvisioningRefused(str(path), [Problem("", "is no UTF-8 text")]) from None
+    text = file_text(path, bytes_max=MAX_BYTES)
     return apply_text(text, name=str(path), is_dry_run=is_dry_run, environ=environ)
 
 
@@ -48,19 +38,12 @@ def apply_text(
         reading = read_text(text, os.environ if environ is None else environ)
     except UnreadableYaml as error:
         raise ProvisioningRefused(name, error.problems) from None
-    findings = Findings(reading.problems)
-    with configuration_change():
-        _carry_out(reading, findings)
-        report = findings.report(is_dry_run=is_dry_run)
-        if findings.problems or is_dry_run or not report.has_changes:
-            transaction.set_rollback(True)  # the version, too, stays as it was
-    if findings.problems:
-        raise ProvisioningRefused(name, findings.problems)
-    return report
+    return carried_out(
+        partial(_carry_out, reading), Findings(reading.problems), name=name, is_dry_run=is_dry_run
+    )
 
 
 def _carry_out(reading: Reading, findings: Findings) -> None:
-    """In the order in which they need each other."""
     asked = reading.asked
     flags_provision(asked.flags, findings)
     policies = zip(located(reading, "stream_policies"), asked.stream_policies, strict=True)

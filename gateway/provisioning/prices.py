@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from billing.core.prices import PART_NAMES, PriceParts, PriceTerms
 from billing.models import CostPrice, GroupMultiplier, Price
-from billing.models.prices import PriceColumns
+from billing.models.prices import TERM_NAMES, PriceColumns
 from billing.selectors.prices import price_terms
 from billing.services.immutable_rows import RowBatch
 from billing.services.prices import (
@@ -28,7 +28,6 @@ from gateway.provisioning.schema import (
     TermsEntry,
 )
 
-TERM_NAMES = (*PART_NAMES, "tiers", "image_rates")
 _EMPTY = PriceTerms(parts=PriceParts())
 EntryT = TypeVar("EntryT")
 
@@ -43,7 +42,7 @@ def prices_provision(
         with findings.at(path):
             identity = (entry.model, entry.group, entry.effective_from)
             row = batch.open_row(*identity)
-            new = _terms(path, entry, row, findings, what=what, is_whole=is_whole)
+            new = _terms(entry, row, findings, what=what, is_whole=is_whole)
             if new is not None:
                 batch.set(*identity, values=_columns(new))
     batch.write()
@@ -70,7 +69,7 @@ def cost_prices_provision(
         with findings.at(path):
             identity = (channel_id, entry.model, entry.effective_from)
             row = batch.open_row(*identity)
-            new = _terms(path, entry, row, findings, what=what, is_whole=is_whole)
+            new = _terms(entry, row, findings, what=what, is_whole=is_whole)
             if new is not None:
                 batch.set(*identity, values=_columns(new))
     batch.write()
@@ -106,7 +105,6 @@ def _once(
 
 
 def _terms(
-    path: str,
     entry: TermsEntry,
     row: PriceColumns | None,
     findings: Findings,
@@ -114,12 +112,9 @@ def _terms(
     what: str,
     is_whole: bool,
 ) -> PriceTerms | None:
-    """What the row shall say; None = as it says already, or nothing, which is told."""
+    """What the row shall say; None = as it says already."""
     old = _EMPTY if row is None else price_terms(row)
     new = entry.terms() if is_whole else _laid_over(old, entry)
-    if row is None and new == _EMPTY:
-        findings.problem(path, f"a new price needs at least one of {', '.join(TERM_NAMES)}")
-        return None
     before, after = _columns(old), _columns(new)
     changed = [name for name in TERM_NAMES if before[name] != after[name]]
     if row is None:

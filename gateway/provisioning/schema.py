@@ -128,7 +128,6 @@ class ModelRouteEntry(Entry):
     hedge_after_ms: Whole = 0
     degrade_to_non_stream: bool = False
     fallback_models: list[str] = []
-    affinity_seconds: Seconds = 0
     policy: str | None = None
     status: Literal["open", "closed"] = "open"
 

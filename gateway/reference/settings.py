@@ -24,9 +24,9 @@ Two kinds of settings, in two tables of the code:
 - **Environment settings** are read once, when a process starts. Every process of a deployment needs the
   same ones. A value that cannot be read stops the process at once.
 - **Runtime flags** can be changed while the gateway runs, in the console or by `manage.py apply`; every
-  process obeys within a second.
+  process obeys within a second."""
 
-Names marked † can be set but have no effect in this version."""
+_MARKED = "Names marked † can be set but have no effect in this version."
 
 _FLAGS_INTRO = """\
 A flag's value is what the console (or `manage.py apply`) has saved, else what the environment variable of
@@ -48,6 +48,7 @@ def settings_page() -> str:
     return page(
         "Settings",
         _INTRO,
+        *([_MARKED] if FLAGS_WITHOUT_EFFECT or ENVIRONMENT_WITHOUT_EFFECT else []),
         "## Environment settings",
         table(head, _environment_rows()),
         "## Runtime flags",

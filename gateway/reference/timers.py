@@ -70,11 +70,10 @@ _SETTINGS = {
     "upload_s": f"fixed, {seconds(_LIMITS.upload_s)}",
 }
 _POLICY_INTRO = """\
-A channel names a stream policy, or uses the default one. Policies are kept in the console or in the file
-of `manage.py apply`, under these names. The timers follow what is asked of the *upstream*, whatever the
-client asked."""
+A model route may name a stream policy, which goes before the channel's. A channel names one, or uses the
+default one. Policies are kept in the console or in the file of `manage.py apply`, under these names. The
+timers follow what is asked of the *upstream*, whatever the client asked."""
 
-_POLICY_WITHOUT_EFFECT = frozenset[str]()
 _UNTOLD = frozenset({"id", "version", "name", "is_default"})
 
 
@@ -92,7 +91,6 @@ def timers_page() -> str:
         "## Stream policies",
         _POLICY_INTRO,
         table(["Field", "Default", "Meaning"], _policy_rows()),
-        "† can be set but has no effect in this version.",
     )
 
 
@@ -170,11 +168,10 @@ def _policy_rows() -> Iterator[list[str]]:
         for field in StreamPolicyRow._meta.concrete_fields:  # noqa: SLF001  Django's documented API
             if field.name in _UNTOLD:
                 continue
-            mark = " †" if field.name in _POLICY_WITHOUT_EFFECT else ""
             words = str(field.help_text) or f"{str(field.verbose_name).capitalize()}."
             if field.choices:
                 words += " " + ", ".join(code(value or '""') for value, _label in field.choices) + "."
-            yield [code(field.name) + mark, _default(field.default), words]
+            yield [code(field.name), _default(field.default), words]
 
 
 def _default(value: object) -> str:

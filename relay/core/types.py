@@ -146,8 +146,6 @@ class ModelRoute:
     """0 = never."""
     degrade_to_non_stream: bool = False
     fallback_models: tuple[str, ...] = ()
-    affinity_s: float = 0.0
-    """0 = none."""
     policy: StreamPolicy | None = None
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.urls import reverse
 
 from billing.models import Account, LedgerDrift, LedgerEntry
@@ -159,6 +159,26 @@ def test_a_tenant_without_an_account_gets_one(client, owner):
     assert answer.url == reverse("admin:billing_account_top_up", args=(account.pk,))
     assert account_make(tenant_id=owner.tenant.pk) == account
     assert client.get(address).status_code == 200
+
+
+def test_who_may_not_see_accounts_makes_none(client, owner):
+    user = User.objects.create(username="Bo", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="top_up_account"))
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    address = reverse("admin:billing_account_top_up_tenant")
+    assert client.get(address).status_code == 403
+    assert client.post(address, {"tenant": owner.tenant.name}).status_code == 403
+    assert not Account.objects.exists()
+
+
+@pytest.mark.parametrize("page", ["top_up", "correct"])
+def test_who_may_not_see_an_account_moves_none_of_its_money(client, account, page):
+    user = User.objects.create(username="Bo", is_staff=True)
+    user.user_permissions.add(*Permission.objects.filter(codename__in=["top_up_account", "correct_account"]))
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    address = reverse(f"admin:billing_account_{page}", args=(account.pk,))
+    assert client.post(address, values() | {"confirmed": "yes"}).status_code == 403
+    assert balance(account) == 10**9
 
 
 @pytest.mark.parametrize("object_id", ["0", "x", "9" * 30, "-1"])

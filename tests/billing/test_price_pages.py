@@ -87,6 +87,51 @@ def test_what_is_wrong_is_told_at_its_field(clerk, field, value, told):
     assert not Price.objects.exists()
 
 
+@pytest.mark.parametrize("model", [Price, CostPrice, GroupMultiplier])
+def test_adding_what_is_there_is_told_and_overwrites_nothing(clerk, model):
+    channel = a_channel()
+    rows = {
+        Price: lambda: a_price(model="m"),
+        CostPrice: lambda: cost_price_set(
+            channel_id=channel.pk, model="m", parts=PriceParts(input=Decimal(1)), effective_from=NEW_YEAR
+        ),
+        GroupMultiplier: lambda: group_multiplier_set(
+            group="vip", multiplier=Decimal(1), effective_from=NEW_YEAR
+        ),
+    }
+    rows[model]()
+    before = list(model.objects.values())
+    form = START | {"model": "m", "channel": channel.pk, "input": "3", "multiplier": "3"}
+    form["group"] = "vip" if model is GroupMultiplier else ""
+    answer = clerk.post(page(model, "add"), form)
+    assert answer.status_code == 200
+    assert list(errors(answer)) == ["__all__"]
+    assert "exists" in errors(answer)["__all__"][0]
+    assert list(model.objects.values()) == before
+    later = form | {"effective_from_0": "2026-02-01"}
+    assert clerk.post(page(model, "add"), later).status_code == 302
+
+
+@pytest.mark.parametrize("model", [Price, CostPrice])
+def test_a_price_that_says_nothing_is_told(clerk, model):
+    form = START | {"model": "m", "channel": a_channel().pk, "tiers": "", "image_rates": ""}
+    answer = clerk.post(page(model, "add"), form)
+    assert answer.status_code == 200
+    assert errors(answer) == {"__all__": ["At least one price is expected; free is an explicit 0."]}
+    assert not model.objects.exists()
+    assert clerk.post(page(model, "add"), form | {"input": "0"}).status_code == 302
+    row = model.objects.get()
+    assert clerk.post(page(model, "change", row.pk), {"input": ""}).status_code == 200
+    assert model.objects.get() == row
+    assert not row.is_closed
+
+
+@pytest.mark.parametrize(("field", "value"), [("input", "-1"), ("tiers", "["), ("image_rates", "[]")])
+def test_a_price_that_is_wrong_is_not_also_missing(clerk, field, value):
+    answer = clerk.post(page(Price, "add"), START | {"model": "m", field: value})
+    assert list(errors(answer)) == [field]
+
+
 def test_saving_what_is_shown_changes_nothing(clerk):
     row = a_price(tiers=(Tier(1000, PriceParts(input=Decimal("1.5"))),), image_rates={"high": Decimal("0.5")})
     form = clerk.get(page(Price, "change", row.pk)).context["adminform"].form

@@ -86,6 +86,45 @@ def test_filters_together_look_no_further_than_the_horizon(chief, two, monkeypat
     assert found(chief, channel=two[0].channel.name, before=newest) == {("north", "a")}
 
 
+@pytest.mark.parametrize(
+    "common",
+    [{"failed": "no"}, {"stream_asked__exact": "1"}, {"estimated__exact": "0"}, {"state__exact": "final"}],
+)
+def test_a_filter_without_an_index_looks_at_the_newest_only(chief, two, monkeypatch, common):
+    everything = {("north", "a"), ("south", "a"), ("north", "b"), ("south", "b")}
+    wanted = {row for row in everything if row[1] == "a"} if "failed" in common else everything
+    assert found(chief, **common) == wanted
+    monkeypatch.setattr(request_list, "LOOKED_AT_MAX", 2)
+    assert found(chief, **common) == {row for row in wanted if row[0] == "south"}
+    before = str(RelayRequest.objects.get(tenant=two[1].tenant, model_asked="a").pk)
+    assert found(chief, **common, before=before) == {row for row in wanted if row[0] == "north"}
+
+
+def test_a_filter_without_an_index_keeps_to_the_horizon_of_the_other(chief, two, monkeypatch):
+    monkeypatch.setattr(request_list, "LOOKED_AT_MAX", 1)
+    assert found(chief, tenant="north", failed="no") == set()
+    monkeypatch.setattr(request_list, "LOOKED_AT_MAX", 2)
+    assert found(chief, tenant="north", failed="no") == {("north", "a")}
+
+
+def test_what_is_searched_by_its_id_is_found_behind_every_horizon(chief, two, monkeypatch):
+    monkeypatch.setattr(request_list, "LOOKED_AT_MAX", 1)
+    oldest = str(RelayRequest.objects.order_by("pk").first().pk)
+    for term in (oldest, "up-north-a"):
+        assert found(chief, q=term, failed="no") == {("north", "a")}
+        assert found(chief, q=term, tenant="north", state__exact="final") == {("north", "a")}
+
+
+def test_each_name_is_looked_up_once(chief, two):
+    with CaptureQueriesContext(connection) as captured:
+        found(chief, tenant="north", model="a", api_key=f"{two[0].api_key.prefix}…")
+    for table in ("tenant", "apikey"):
+        asked = [
+            one["sql"] for one in captured.captured_queries if f'FROM "channels_admin_{table}"' in one["sql"]
+        ]
+        assert len(asked) == 1, asked
+
+
 def test_one_filter_alone_asks_for_no_horizon(chief, two):
     with CaptureQueriesContext(connection) as captured:
         found(chief, tenant="north")

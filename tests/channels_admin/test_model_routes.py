@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 def test_each_change_takes_one_version_and_stamps_the_row():
     calls = [
         lambda: model_route_set(model="gpt-*", is_artefact=True),
-        lambda: model_route_set(model="gpt-*", affinity_seconds=60),
+        lambda: model_route_set(model="gpt-*", hedge_after_ms=60),
         lambda: model_route_update(route_id=ModelRoute.objects.get().pk, group="vip"),
         lambda: model_route_close(route_id=ModelRoute.objects.get().pk),
     ]
@@ -39,7 +39,7 @@ def test_a_route_that_was_closed_is_another_row_when_it_is_set_again():
     again = model_route_set(model="m")
     assert again.pk != closed.pk
     with pytest.raises(ModelRoute.DoesNotExist):
-        model_route_update(route_id=closed.pk, affinity_seconds=1)
+        model_route_update(route_id=closed.pk, hedge_after_ms=1)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,6 @@ def test_a_route_that_was_closed_is_another_row_when_it_is_set_again():
         ({"model": "m", "fallback_models": ["gpt-*"]}, "fallback_models"),
         ({"model": "m", "fallback_models": "gpt"}, "fallback_models"),
         ({"model": "m", "hedge_after_ms": 60_001}, "hedge_after_ms"),
-        ({"model": "m", "affinity_seconds": -1}, "affinity_seconds"),
         ({"model": "m", "group": "no slug"}, "group"),
     ],
 )
@@ -76,7 +75,6 @@ def test_every_field_arrives_in_the_snapshot():
         hedge_after_ms=800,
         degrade_to_non_stream=True,
         fallback_models=["a", "b"],
-        affinity_seconds=60,
         policy=policy,
     )
     section = load_section(None)
@@ -88,7 +86,6 @@ def test_every_field_arrives_in_the_snapshot():
         hedge_after_s=0.8,
         degrade_to_non_stream=True,
         fallback_models=("a", "b"),
-        affinity_s=60.0,
         policy=section.policies[policy.pk],
     )
     assert section.routes.find("default", "gpt-4o") is None
@@ -121,10 +118,7 @@ def operator(client):
     return client
 
 
-FORM = {
-    "model": "gpt-*", "group": "", "fallback_models": "a\nb", "hedge_after_ms": "800", "affinity_seconds": "0",
-    "policy": "",
-}  # fmt: skip
+FORM = {"model": "gpt-*", "group": "", "fallback_models": "a\nb", "hedge_after_ms": "800", "policy": ""}
 
 
 def test_the_console_sets_changes_and_closes_a_route(operator):
@@ -148,13 +142,34 @@ def test_the_console_sets_changes_and_closes_a_route(operator):
     assert operator.get(page).status_code == 302, "a closed route is no longer there"
 
 
+@pytest.mark.parametrize("group", ["", "vip"])
+def test_adding_what_is_there_is_told_and_overwrites_nothing(operator, group):
+    row = model_route_set(model="gpt-*", group=group, hedge_after_ms=5)
+    answer = operator.post(reverse("admin:channels_admin_modelroute_add"), FORM | {"group": group})
+    assert answer.status_code == 200
+    assert answer.context["adminform"].form.non_field_errors() == ["This route exists."]
+    row.refresh_from_db()
+    assert (row.hedge_after_ms, row.fallback_models) == (5, [])
+    model_route_close(route_id=row.pk)
+    operator.post(reverse("admin:channels_admin_modelroute_add"), FORM | {"group": group})
+    assert ModelRoute.objects.get(is_closed=False).hedge_after_ms == 800
+
+
+def test_a_route_moved_onto_another_is_told_in_the_form(operator):
+    model_route_set(model="gpt-*")
+    row = model_route_set(model="other")
+    answer = operator.post(reverse("admin:channels_admin_modelroute_change", args=[row.pk]), FORM)
+    assert answer.status_code == 200
+    assert answer.context["adminform"].form.non_field_errors() == ["This route exists."]
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
         ("model", ""),
         ("fallback_models", "gpt-*"),
         ("hedge_after_ms", "-1"),
-        ("affinity_seconds", "nan"),
+        ("hedge_after_ms", "nan"),
     ],
 )
 def test_bad_input_is_told_at_the_field(operator, field, value):

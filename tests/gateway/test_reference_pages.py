@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from channels_admin.flags import FLAGS
-from gateway.reference import PAGES
+from gateway.reference import PAGES, settings
 from gateway.reference.end_reasons import WITHOUT_CAUSE
 from gateway.reference.settings import ENVIRONMENT_WITHOUT_EFFECT, FLAGS_WITHOUT_EFFECT
 from gateway.settings.environment import Environment
@@ -97,6 +97,13 @@ def test_every_timer_has_its_row_with_the_default_that_is_in_force():
     assert f"`total_timeout_seconds`, {policy.total_timeout_s:,.0f} s" in upstream
     assert f"`connect_timeout_seconds`, {limits.connect_s:.0f} s | `connect_failed`" in upstream
     assert f"fixed, {limits.first_byte_s:.0f} s | `first_byte_timeout`" in upstream
+
+
+def test_the_mark_is_explained_where_it_is_made(monkeypatch):
+    assert "†" not in PAGES["settings"]()
+    monkeypatch.setattr(settings, "FLAGS_WITHOUT_EFFECT", frozenset({"RETRY_TIMES"}))
+    assert PAGES["settings"]().count("†") == 2
+    assert "†" not in PAGES["timers"]()
 
 
 def test_flags_marked_without_effect_are_obeyed_by_nobody():

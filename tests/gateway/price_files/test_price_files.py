@@ -153,7 +153,17 @@ REFUSED = [
     ("p.yaml", "prices: [{model: ok, input: 1}, {model: m, input: -1}]", "prices[1].input: "),
     ("p.yaml", "prices: [{model: m, inptu: 1}]", "prices[0].inptu: unknown field (did you mean input?)"),
     ("p.yaml", "prices: [{input: 1}]", "prices[0].model: is missing"),
-    ("p.yaml", "prices: [{model: m}]", "prices[0]: a new price needs at least one of input"),
+    ("p.yaml", "prices: [{model: m}]", "prices[0]: At least one price is expected; free is an explicit 0"),
+    (
+        "p.yaml",
+        "prices: [{model: all, effective_from: 2026-01-01}]",
+        "prices[0]: At least one price is expected; free is an explicit 0",
+    ),
+    (
+        "p.yaml",
+        "cost_prices: [{channel: 'Nord, “zwei”', model: sent, effective_from: 2026-01-01}]",
+        "cost_prices[0]: At least one price is expected; free is an explicit 0",
+    ),
     ("p.yaml", "prices: [{model: 'a b', input: 1}]", "prices[0].model: “a b” is no model name or pattern"),
     ("p.yaml", "prices: [{model: m, group: 'a b', input: 1}]", "prices[0].group: “a b” is no group"),
     ("p.yaml", 'prices: [{model: "m\\0", input: 1}]', "prices[0].model: holds a NUL character"),
@@ -394,3 +404,46 @@ def test_thousands_of_prices_take_few_queries(write, django_assert_max_num_queri
         import_file(path)
     assert Price.objects.filter(is_closed=False, input=2).count() == 2000
     assert Price.objects.filter(is_closed=True, effective_to__isnull=False).count() == 2000
+
+
+def one_litellm_price(write, **entry):
+    import_file(write(json.dumps({"m": entry, "other": {"input_cost_per_token": 1e-06}}), "prices.json"))
+    found = {price.pop("model"): price for price in json.loads(export_text(Format.JSON))["prices"]}
+    return {name: usd for name, usd in found.get("m", {}).items() if name != "effective_from"}
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, "0", "0.0"])
+def test_a_zero_of_litellms_list_overrides_no_price(write, zero):
+    entry = {"mode": "image_generation", "input_cost_per_image": 0.04, "output_cost_per_image": zero}
+    assert one_litellm_price(write, **entry) == {"per_image": "0.04"}
+
+
+@pytest.mark.parametrize("zero", [0.0, "0.0"])
+def test_a_zero_of_litellms_list_makes_no_pictures_free(write, zero):
+    entry = {"mode": "image_generation", "input_cost_per_token": 5e-06, "output_cost_per_image_token": 4e-05}
+    taken = {"input": "5", "image_output": "40", "output": "40"}
+    assert one_litellm_price(write, **entry, output_cost_per_image=zero) == taken
+
+
+def test_pictures_that_are_paid_by_their_tokens_are_not_paid_each(write):
+    entry = {"mode": "image_generation", "output_cost_per_image_token": 4e-05, "output_cost_per_image": 0.04}
+    assert one_litellm_price(write, **entry) == {"image_output": "40", "output": "40"}
+
+
+def test_an_output_of_zero_keeps_no_picture_sizes_out(write):
+    sized = {"high/512-x-512/m": {"input_cost_per_image": 0.04}}
+    entry = {"mode": "image_generation", "input_cost_per_token": 5e-06, "output_cost_per_token": 0}
+    import_file(write(json.dumps({"m": entry} | sized), "prices.json"))
+    assert Price.objects.get().image_rates == {"512x512/high": "0.04"}
+
+
+def test_a_price_below_zero_in_litellms_list_is_told(write):
+    entry = {"mode": "image_generation", "input_cost_per_image": 0.04, "output_cost_per_image": -1}
+    with pytest.raises(ProvisioningRefused, match=r"m\.per_image: "):
+        one_litellm_price(write, **entry)
+
+
+def test_prices_without_a_place_are_counted_as_text_too(write):
+    entry = {"m": {"input_cost_per_token": "1e-06", "input_cost_per_token_batches": "5e-07"}}
+    report = import_file(write(json.dumps(entry), "prices.json"))
+    assert [text for text in report.warnings if "input_cost_per_token_batches (1)" in text]

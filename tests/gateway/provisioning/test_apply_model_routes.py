@@ -12,7 +12,7 @@ ROUTES = """
 stream_policies: [{name: patient}]
 model_routes:
   - {model: "gpt-*", fallback_models: [a, b], hedge_after_ms: 800, policy: patient}
-  - {model: "gpt-*", group: vip, is_artefact: true, degrade_to_non_stream: true, affinity_seconds: 60}
+  - {model: "gpt-*", group: vip, is_artefact: true, degrade_to_non_stream: true}
 """
 
 
@@ -31,12 +31,7 @@ def test_routes_are_made_once_and_found_again(apply):
         800,
         "patient",
     )
-    assert (vip.group, vip.is_artefact, vip.degrade_to_non_stream, vip.affinity_seconds) == (
-        "vip",
-        True,
-        True,
-        60,
-    )
+    assert (vip.group, vip.is_artefact, vip.degrade_to_non_stream) == ("vip", True, True)
     again = apply(ROUTES)
     assert not again.has_changes
     assert set(verbs(again).values()) == {Verb.UNCHANGED}

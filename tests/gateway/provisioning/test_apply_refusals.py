@@ -2,6 +2,7 @@
 
 import pytest
 
+from billing.models import Price
 from channels_admin import services
 from channels_admin.models import ApiKey, Channel, RuntimeFlag, StreamPolicy, Tenant
 from channels_admin.selectors import config_version
@@ -56,7 +57,7 @@ REFUSALS = [
         "stream_policies: [{name: p, is_default: true}, {name: q, is_default: true}]",
         "stream_policies[1].is_default: stream_policies[0] is the default already",
     ),
-    ("prices: [{model: m}]", "prices[0]: a new price needs at least one of input"),
+    ("prices: [{model: m}]", "prices[0]: At least one price is expected; free is an explicit 0"),
     ("prices: [{model: m, input: -1}]", "prices[0].input: "),
     ("prices: [{model: m, input: .nan}]", "prices[0].input: "),
     ("prices: [{model: m, input: cheap}]", "prices[0].input: a number is expected"),
@@ -249,3 +250,13 @@ def test_no_problem_repeats_a_secret(apply, text):
     for canary in (UPSTREAM_CANARY, API_KEY_CANARY):
         assert canary not in str(caught.value)
         assert canary[9:] not in repr(caught.value.problems)
+
+
+def test_a_price_cannot_be_left_with_nothing(apply):
+    """It would mean “free”, which is said by a 0."""
+    apply("prices: [{model: m, input: 1}]")
+    with pytest.raises(ProvisioningRefused, match="At least one price is expected"):
+        apply("prices: [{model: m, input: null}]")
+    assert Price.objects.get().input == 1
+    apply("prices: [{model: m, input: 0}]")
+    assert Price.objects.get(is_closed=False).input == 0
