@@ -46,6 +46,10 @@ IDEMPOTENT_REPEATS = Counter(
 STORE_FAILURES = Counter(
     "sluice_admission_store_failures", "Batches of calls that the admission store did not answer."
 )
+POSTED_CALLS_FAILED = Counter(
+    "sluice_admission_store_posted_calls_failed",
+    "Queued calls that the admission store answered with an error; sent again.",
+)
 MIRROR_FAILURES = Counter(
     "sluice_open_record_mirror_failures", "Times open records could not be written to their mirror."
 )

@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
+from prometheus_client import REGISTRY
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
 from billing.admission import StoreUnavailable
 from billing.admission.redis import scripts
-from billing.admission.redis.store_task import BATCH_MAX, NotSent, StoreTask
+from billing.admission.redis.store_task import BATCH_MAX, LOGGED_EVERY_S, RETRY_S, NotSent, StoreTask
 
 SCRIPT = scripts.STATE
 
@@ -178,6 +179,35 @@ async def test_a_posted_script_that_fails_is_sent_again_later_and_holds_up_nobod
     assert await task.call(SCRIPT, "c") == "c"
     await turns()
     assert task.unsent == 0
+
+
+def posted_calls_failed() -> float:
+    return REGISTRY.get_sample_value("sluice_admission_store_posted_calls_failed_total")
+
+
+async def test_a_posted_script_that_keeps_failing_is_counted_and_logged_once_a_minute(
+    task, exchange, moment, caplog
+):
+    before = posted_calls_failed()
+    exchange.replies["p"] = ResponseError("secret")
+    exchange.replies["q"] = OutOfMemoryError("secret")
+    for name in "ppq":
+        task.post(SCRIPT, name)
+    assert await task.call(SCRIPT, "a") == "a"
+    moment[0] += RETRY_S
+    assert await task.call(SCRIPT, "b") == "b"
+    await turns()
+    assert posted_calls_failed() - before == 6
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert lines == [
+        ("ERROR", f"the admission store refuses queued calls ({name}); they are sent again")
+        for name in ("ResponseError", "OutOfMemoryError")
+    ]
+    moment[0] += LOGGED_EVERY_S
+    assert await task.call(SCRIPT, "c") == "c"
+    await turns()
+    assert len(caplog.records) == 4
+    exchange.replies.clear()
 
 
 async def test_closing_sends_what_waits_and_ends_task_and_connection(task, exchange):

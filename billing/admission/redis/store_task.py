@@ -20,12 +20,14 @@ from billing.admission.redis.breaker import Breaker
 from billing.admission.redis.connection import Argument, Exchange
 from billing.admission.redis.scripts import Script
 from billing.admission.store import StoreUnavailable
-from billing.metrics import STORE_FAILURES
+from billing.metrics import POSTED_CALLS_FAILED, STORE_FAILURES
 
 BATCH_MAX = 256
 FLUSH_TIMEOUT_S = 1.0
 RETRY_S = 1.0
 """Until a call that nobody waits for is sent again after its script failed."""
+LOGGED_EVERY_S = 60.0
+"""At most one line in this time for each type of error of calls that nobody waits for."""
 
 _logger = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ class StoreTask:
         self._queue: deque[_Call] = deque()
         self._later: list[_Call] = []
         self._later_at = 0.0
+        self._logged_at: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
@@ -197,8 +200,16 @@ class StoreTask:
             if call.future is None:
                 self._later.append(call)
                 self._later_at = self._clock() + RETRY_S
+                self._note_posted_failure(type(reply).__name__)
         elif call.future is not None and not call.future.done():
             call.future.set_result(reply)
+
+    def _note_posted_failure(self, error_name: str) -> None:
+        POSTED_CALLS_FAILED.inc()
+        now = self._clock()
+        if now - self._logged_at.get(error_name, -LOGGED_EVERY_S) >= LOGGED_EVERY_S:
+            self._logged_at[error_name] = now
+            _logger.error("the admission store refuses queued calls (%s); they are sent again", error_name)
 
     def _return(self, batch: Sequence[_Call], reason: str) -> None:
         """What nobody waits for goes first in the next batch."""
