@@ -1,6 +1,7 @@
 """What both admission stores promise about idempotency keys."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -229,12 +230,49 @@ async def test_redis_a_taking_that_nobody_waits_for_is_given_back(redis_lane):
     assert (await redis_lane.port.idempotency.begin(EPOCH, TWIN)).state is MarkState.MINE
 
 
-async def test_redis_a_taking_that_comes_after_its_release_takes_nothing(redis_lane):
-    keys = redis_lane.port.idempotency
-    keys.release(FIRST)
-    with pytest.raises(StoreUnavailable):
+@contextlib.contextmanager
+def lost_before_the_store(lane, monkeypatch):
+    """A call in here goes astray, which its caller is told; the network still has it."""
+    sent = []
+
+    async def keep(*arguments):
+        sent.append(arguments)
+        raise StoreUnavailable("TimeoutError")
+
+    with monkeypatch.context() as fault, pytest.raises(StoreUnavailable):
+        fault.setattr(lane.port._task, "call", keep)
+        yield sent
+
+
+async def test_redis_a_taking_whose_reply_got_lost_may_be_repeated_at_once(redis_lane, monkeypatch):
+    keys, call = redis_lane.port.idempotency, redis_lane.port._task.call
+
+    async def taken_but_not_told(*arguments):
+        await call(*arguments)
+        raise StoreUnavailable("TimeoutError")
+
+    with monkeypatch.context() as fault, pytest.raises(StoreUnavailable):
+        fault.setattr(redis_lane.port._task, "call", taken_but_not_told)
         await keys.begin(EPOCH, FIRST)
+    assert await keys.begin(EPOCH, FIRST) == Mark(MarkState.MINE, "r1")
+    assert await keys.begin(EPOCH, TWIN) == Mark(MarkState.RUNNING, "r1")
+
+
+async def test_redis_a_taking_whose_reply_got_lost_is_given_back(redis_lane, monkeypatch):
+    keys, call = redis_lane.port.idempotency, redis_lane.port._task.call
+    with lost_before_the_store(redis_lane, monkeypatch) as sent:
+        await keys.begin(EPOCH, FIRST)
+    await call(*sent[0])  # its old connection's last words, after the withdrawal
     assert await state_of(keys) is MarkState.MINE
+
+
+async def test_redis_a_late_taking_leaves_the_key_with_the_one_that_was_told(redis_lane, monkeypatch):
+    keys, call = redis_lane.port.idempotency, redis_lane.port._task.call
+    with lost_before_the_store(redis_lane, monkeypatch) as sent:
+        await keys.begin(EPOCH, FIRST)
+    assert await keys.begin(EPOCH, FIRST) == Mark(MarkState.MINE, "r1")
+    await call(*sent[0])
+    assert await keys.begin(EPOCH, TWIN) == Mark(MarkState.RUNNING, "r1")
 
 
 async def test_redis_writing_again_after_the_end_brings_nothing_back(redis_lane):

@@ -1,6 +1,8 @@
 """What the scripts are told, and what they answer: MessagePack, as one reply costs less than its parts."""
 
-from collections.abc import Iterable, Sequence
+import itertools
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -56,6 +58,12 @@ class _Late(msgspec.Struct, frozen=True, array_like=True, tag="late", gc=False):
 
 
 _admission = msgspec.msgpack.Decoder(_Taken | _Limit | _Balance | _Unknown | _Late)
+
+
+def ticket_numbers() -> Iterator[str]:
+    """Names of calls, by which one of them can be withdrawn; no other process makes the same."""
+    start = secrets.token_hex(8)
+    return (f"{start}:{number}" for number in itertools.count())
 
 
 def admission_decode(reply: bytes, ask: AdmissionAsk) -> Admission:

@@ -4,12 +4,14 @@ Markers go over the store's one connection, in order with settlements. Answers a
 connection of their own, so that nobody's admission waits behind one.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
 
 from billing.admission.idempotency import KEPT_S, Mark, Marker, MarkState
 from billing.admission.redis import scripts
+from billing.admission.redis.codec import ticket_numbers
 from billing.admission.redis.connection import Connection
 from billing.admission.redis.store_task import NotSent, StoreTask
 from billing.admission.store import StoreUnavailable
@@ -19,7 +21,7 @@ _KEPT_MS = KEPT_S * 1000
 _ANSWERS_AT_ONCE = 4
 """In one batch, which has a time limit."""
 
-_late = "late"
+_LATE = "late"
 _mark_decoder = msgspec.msgpack.Decoder(tuple[str, str])
 
 
@@ -33,28 +35,31 @@ class RedisIdempotency:
         self._markers = markers
         self._answers = StoreTask(lambda: Connection(url), batch_max=_ANSWERS_AT_ONCE)
         self._answers_bytes_max = answers_bytes_max
+        self._tickets = ticket_numbers()
 
     async def begin(self, epoch: str, marker: Marker) -> Mark:
+        ticket = next(self._tickets)
         try:
-            reply = await self._markers.call(
-                scripts.IDEMPOTENCY_BEGIN, self._prefix, *_named(marker), epoch, _KEPT_MS
-            )
+            reply = await self._begin(epoch, marker, ticket)
         except NotSent:
             raise
         except BaseException:
             # Cancelled, or the answer got lost: what was taken, or will be, is given back.
-            self.release(marker)
+            named = (marker.key, marker.request_id, ticket)
+            self._markers.post(scripts.IDEMPOTENCY_WITHDRAW, self._prefix, *named)
             raise
         state, request_id = _mark_decoder.decode(reply)
-        if state == _late:
-            raise StoreUnavailable("released")
+        if state == _LATE:
+            raise StoreUnavailable("withdrawn")
         return Mark(MarkState(state), request_id)
 
     async def restore(self, epoch: str, markers: Sequence[Marker]) -> None:
-        for marker in markers:
-            await self._markers.call(
-                scripts.IDEMPOTENCY_BEGIN, self._prefix, *_named(marker), epoch, _KEPT_MS
-            )
+        await asyncio.gather(*(self._begin(epoch, marker, next(self._tickets)) for marker in markers))
+
+    async def _begin(self, epoch: str, marker: Marker, ticket: str) -> bytes:
+        named = (*_named(marker), epoch, _KEPT_MS, ticket)
+        reply: bytes = await self._markers.call(scripts.IDEMPOTENCY_BEGIN, self._prefix, *named)
+        return reply
 
     def release(self, marker: Marker) -> None:
         self._markers.post(scripts.IDEMPOTENCY_RELEASE, self._prefix, marker.key, marker.request_id)

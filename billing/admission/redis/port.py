@@ -1,6 +1,5 @@
 """The gateway's side of the Redis store. The methods are described in `billing.admission.store`."""
 
-import itertools
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -19,6 +18,7 @@ from billing.admission.redis.codec import (
     record_state,
     restore_arguments,
     settled_arguments,
+    ticket_numbers,
 )
 from billing.admission.redis.connection import Connection
 from billing.admission.redis.idempotency import RedisIdempotency
@@ -45,11 +45,10 @@ class RedisAdmissionPort:
         self._prefix = prefix
         self._task = StoreTask(lambda: Connection(url))
         self.idempotency = RedisIdempotency(url, prefix, self._task)
-        self._tickets = itertools.count()
-        self._ticket_start = secrets.token_hex(8)
+        self._tickets = ticket_numbers()
 
     async def admit(self, epoch: str, ask: AdmissionAsk) -> Admission:
-        ticket = f"{self._ticket_start}:{next(self._tickets)}"
+        ticket = next(self._tickets)
         try:
             reply = await self._task.call(scripts.ADMIT, self._prefix, *admit_arguments(epoch, ticket, ask))
             return admission_decode(reply, ask)

@@ -11,7 +11,7 @@
 -- alive:<epoch>    string that expires                dead:<epoch>  string: expired and cleared away
 -- lease:<name>     set    of id|holder                rate:<name>   packed slots
 -- boot             string that is gone when the store forgot everything
--- last_beat        ms     grace_until  ms             gone:<ticket> an admission that came too late
+-- last_beat        ms     grace_until  ms             gone:<ticket> of a call withdrawn before it came
 --
 -- Times are ms of the store's own clock. Numbers of Lua are exact up to 2^53 (9 million USD in one amount);
 -- sums are Redis's own 64 bit integers.

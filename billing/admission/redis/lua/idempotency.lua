@@ -1,7 +1,8 @@
 -- Markers of idempotency keys.
 --
 -- idem:<key>       hash that expires   f fingerprint, r request id, e epoch of its process,
---                                      s state (r running, e ended, d done)
+--                                      s state (r running, e ended, d done), t ticket of its `begin`
+-- gone:<id>        string that expires: a request that gave its key back
 -- answer:<id>      string that expires: the sealed answer of a request
 -- answers          zset   size|id of kept answers -> ms at which they were kept
 -- answers_size     sum of the sizes in `answers`

@@ -1,9 +1,12 @@
--- ARGV: key, fingerprint, id, epoch, ms to keep. Returns packed {state, id of whose the key is}; late: it was
--- released before it came.
-local key, fingerprint, id, epoch, kept_ms = unpack(ARGV)
+-- ARGV: key, fingerprint, id, epoch, ms to keep, ticket. Returns packed {state, id of whose the key is};
+-- late: its request was released, or this call withdrawn, before it came.
+local key, fingerprint, id, epoch, kept_ms, ticket = unpack(ARGV)
+if redis.call('EXISTS', P .. 'gone:' .. id, P .. 'gone:' .. ticket) > 0 then
+  return cmsgpack.pack({'late', id})
+end
 local marker = marker_of(key)
 if marker.id == id then
-  redis.call('HSET', P .. 'idem:' .. key, 'e', epoch)
+  redis.call('HSET', P .. 'idem:' .. key, 'e', epoch, 't', ticket)
   return cmsgpack.pack({'mine', id})
 end
 if marker.id and not (marker.state == 'r' and is_dead(marker.epoch)) then
@@ -17,8 +20,8 @@ if marker.id and not (marker.state == 'r' and is_dead(marker.epoch)) then
   end
   return cmsgpack.pack({state, marker.id})
 end
-if redis.call('EXISTS', P .. 'gone:' .. id) == 1 then return cmsgpack.pack({'late', id}) end
 write_marker(key, fingerprint, id, epoch, 'r', kept_ms)
+redis.call('HSET', P .. 'idem:' .. key, 't', ticket)
 if redis.call('SADD', P .. 'epochs', epoch) == 1 then
   redis.call('SET', P .. 'alive:' .. epoch, 1, 'PX', EPOCH_MS, 'NX')
 end
