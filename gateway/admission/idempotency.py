@@ -58,10 +58,11 @@ class _Line:
 
 @dataclass(slots=True)
 class _Turn:
-    """A request that has its key. copy: None until its answer has begun."""
+    """A request that has its key. copy: None until its answer has begun. is_ended: with success."""
 
     marker: Marker
     copy: AnswerCopy | None = None
+    is_ended: bool = False
 
 
 class Idempotency:
@@ -135,6 +136,7 @@ class Idempotency:
         if outcome.end_reason not in SUCCESSFUL or outcome.status >= 400:
             self._give_back(turn)
             return
+        turn.is_ended = True
         self._port.ended(self._epoch(), turn.marker)
         self._unkept[outcome.request_id] = turn
         self._weigh(turn)
@@ -243,6 +245,11 @@ class Idempotency:
         """For a store that forgot, or held this process for dead. Errors: StoreUnavailable."""
         turns = (*self._turns.values(), *self._unkept.values())
         await self._port.restore(epoch, [turn.marker for turn in turns])
+        for turn in turns:  # they were written as running ones
+            if turn.is_ended:
+                self._port.ended(epoch, turn.marker)
+                if turn.marker.request_id not in self._unkept:
+                    self._port.finish(turn.marker)  # its answer came before its marker was back
 
     def stop_waiting(self) -> None:
         """The process ends: nobody begins any more."""

@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+import redis
+from django.conf import settings
 
 from billing import admission
 from billing.admission import StoreUnavailable
@@ -27,9 +29,6 @@ def past_grace(gateway):
     """As if the store had been up for long."""
     port = admission.admission_port()
     if gateway_has_redis():
-        import redis  # noqa: PLC0415  this lane only
-        from django.conf import settings  # noqa: PLC0415
-
         with redis.Redis.from_url(settings.REDIS_URL) as client:
             client.set(f"{settings.ADMISSION_KEY_PREFIX}grace_until", 0)
     else:
@@ -159,6 +158,53 @@ async def test_answers_the_store_does_not_settle_fill_no_memory(gateway, monkeyp
     assert first.status == 200
     assert (await gateway.chat("echo-0", KEY, text="x" * 2000)).error["code"] == "idempotency_not_replayable"
     assert wiring.current().idempotency._unkept_bytes == 0
+
+
+async def mark_of_another(keys, marker):
+    """What another process is told after this one died."""
+    await admission.admission_port().leave(wiring.current().open_requests.epoch)
+    return await keys.begin("another", type(marker)(marker.key, marker.fingerprint, "a-twin"))
+
+
+def forget(keys, marker) -> None:
+    if gateway_has_redis():
+        with redis.Redis.from_url(settings.REDIS_URL) as client:
+            client.delete(f"{settings.ADMISSION_KEY_PREFIX}idem:{marker.key}")
+    else:
+        keys._entries.clear()
+
+
+@pytest.mark.usefixtures("past_grace")
+async def test_a_store_that_forgot_is_told_who_has_succeeded(gateway, keys, monkeypatch):
+    watched = wiring.current().idempotency
+    with monkeypatch.context() as patch:
+        patch.setattr(watched, "settled", lambda _: None)  # as while the store takes no outcome
+        assert (await gateway.chat("echo-0", KEY)).status == 200
+        await gateway.idle()
+    [turn] = watched._unkept.values()
+    forget(keys, turn.marker)
+    await watched.write_again(wiring.current().open_requests.epoch)
+    assert (await mark_of_another(keys, turn.marker)).state is MarkState.UNANSWERED
+
+
+@pytest.mark.usefixtures("past_grace")
+async def test_one_that_ends_while_it_is_written_again_is_not_left_running(gateway, keys, monkeypatch):
+    watched, restore = wiring.current().idempotency, keys.restore
+    async with await gateway.begin_chat(SLOW, KEY) as call:
+        await eventually(lambda: not gateway.simulator.requests, "it never ran")
+        [turn] = watched._turns.values()
+
+        async def late(epoch, markers):
+            await call.rest()
+            await kept(gateway)
+            forget(keys, turn.marker)
+            await restore(epoch, markers)
+
+        monkeypatch.setattr(keys, "restore", late)
+        await watched.write_again(wiring.current().open_requests.epoch)
+    twin = type(turn.marker)(turn.marker.key, turn.marker.fingerprint, "a-twin")
+    assert (await keys.begin("another", twin)).state is not MarkState.RUNNING
+    assert (await mark_of_another(keys, turn.marker)).state is not MarkState.MINE
 
 
 async def test_a_store_that_forgot_is_told_who_runs(gateway, keys):
