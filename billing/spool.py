@@ -78,17 +78,31 @@ def spool_recover(directory: Path, write: Callable[[Sequence[SettledRecord]], Co
 
 
 def spool_holders(directory: Path, request_id: str) -> list[str]:
-    """Names of the files, damaged ones too, that hold a record of this request, or cannot be read."""
-    return [path.name for path in sorted(directory.glob("outcomes-*")) if _may_hold(path, request_id)]
+    """Names of the files, damaged ones too, that hold a record of this request.
 
-
-def _may_hold(path: Path, request_id: str) -> bool:
-    try:
-        return any(record.request_id == request_id for record in _read(path.read_bytes())[0])
-    except FileNotFoundError:
-        return False  # recorded meanwhile
-    except (OSError, msgspec.MsgspecError):
-        return True
+    Those that cannot be read whole, and may hold it in the rest, are logged.
+    """
+    holders: list[str] = []
+    damaged: list[str] = []
+    for path in sorted(directory.glob("outcomes-*")):
+        try:
+            records, promised = _read(path.read_bytes())
+        except FileNotFoundError:
+            continue  # recorded meanwhile
+        except (OSError, msgspec.MsgspecError):
+            damaged.append(path.name)
+            continue
+        if any(record.request_id == request_id for record in records):
+            holders.append(path.name)
+        elif len(records) != promised:
+            damaged.append(path.name)
+    if damaged:
+        _logger.error(
+            "%d spool files cannot be read whole; what else they hold is not known: %s",
+            len(damaged),
+            ", ".join(damaged),
+        )
+    return holders
 
 
 def _entry(record: SettledRecord) -> _Entry:

@@ -77,14 +77,21 @@ def test_what_is_not_written_yet(owner, tmp_path):
     assert "gpt-4o" not in text
 
 
-def test_a_spool_that_cannot_be_read_is_named(owner, tmp_path):
+def test_spools_that_cannot_be_read_whole_are_logged_and_the_others_are_searched(owner, tmp_path, caplog):
     settlement = settlement_make(owner, 5)
+    request_id = settlement.outcome.request_id
     requests_record([settlement])
-    (tmp_path / "outcomes-1-odd.spool").mkdir()
-    (tmp_path / "outcomes-2-empty.damaged").touch()
-    text = where(settlement.outcome.request_id)
-    assert "spool: outcomes-1-odd.spool" in text
-    assert "empty" not in text
+    (tmp_path / "outcomes-0-odd.spool").mkdir()
+    (tmp_path / "outcomes-0-empty.damaged").touch()
+    records = [SettledRecord(request_id_make(), b""), SettledRecord(request_id, b"")]
+    whole, cut = spool_write(tmp_path, records), spool_write(tmp_path, records)
+    cut.write_bytes(cut.read_bytes()[:-1])
+    cut.rename(cut.with_suffix(".damaged"))
+    assert [line for line in where(request_id).splitlines() if "spool" in line] == [f"  spool: {whole.name}"]
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert line.startswith("2 spool files")
+    assert "outcomes-0-odd.spool" in line
+    assert cut.with_suffix(".damaged").name in line
 
 
 @pytest.mark.parametrize(
