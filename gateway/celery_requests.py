@@ -1,4 +1,4 @@
-"""Keeps a worker going whose broker did not take an acknowledgement.
+"""Keeps a worker going whose broker did not take an acknowledgement or a rejection.
 
 Kombu logs that failure and forgets it, while the message still counts as being worked on: a worker that takes
 one message at a time (a pool of one, prefetch 1) would never take another. The broker's copy comes back by
@@ -17,6 +17,14 @@ class SteadyRequest(Request):
 
     def acknowledge(self) -> None:
         super().acknowledge()
+        self._put_down()
+
+    def reject(self, requeue: bool = False) -> None:
+        super().reject(requeue=requeue)
+        self._put_down()
+
+    def _put_down(self) -> None:
+        """The worker has room for the next message, whatever the broker knows."""
         message: Any = self.message
         # Transports that count for themselves (Redis's does) have this class; AMQP's broker counts.
         if not message.acknowledged and isinstance(qos := getattr(message.channel, "qos", None), QoS):

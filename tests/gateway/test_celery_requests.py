@@ -1,4 +1,4 @@
-"""A worker whose broker went silent in the middle of an acknowledgement takes further messages."""
+"""A worker whose broker went silent in the middle of an acknowledgement or a rejection takes further messages."""
 
 import pytest
 from celery.utils.imports import symbol_by_name
@@ -7,6 +7,7 @@ from kombu.transport.virtual import QoS
 
 from billing.tasks import heartbeat
 from gateway.celery import app
+from gateway.celery_requests import SteadyRequest
 
 TAG = "tag-1"
 
@@ -21,6 +22,9 @@ class Channel:
         self.fails = fails
         self.told = []
         self.qos = QoS(self, prefetch_count=1)
+
+    def basic_reject(self, tag, requeue=False):
+        self.basic_ack(tag)
 
     def basic_ack(self, tag, multiple=False):
         if self.fails:
@@ -46,6 +50,7 @@ def in_hand(channel):
     return kind(
         message,
         on_ack=message.ack_log_error,
+        on_reject=message.reject_log_error,
         app=app,
         task=app.tasks[heartbeat.name],
         connection_errors=(TimeoutError,),
@@ -55,12 +60,13 @@ def in_hand(channel):
     )
 
 
+@pytest.mark.parametrize("end", [SteadyRequest.acknowledge, SteadyRequest.reject])
 @pytest.mark.parametrize("fails", [True, False])
-def test_there_is_room_for_the_next_message(fails):
+def test_there_is_room_for_the_next_message(fails, end):
     channel = Channel(fails)
     request = in_hand(channel)
     assert not channel.qos.can_consume()
-    request.acknowledge()
+    end(request)
     assert channel.qos.can_consume()
     assert channel.told == ([] if fails else [TAG])
     assert request.acknowledged
