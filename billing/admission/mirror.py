@@ -1,8 +1,9 @@
 """Keeps the in-process store's open records as rows, so that a process that is killed loses no money.
 
-A thread of its own writes what changed, twenty times a second; at the start it brings back what an earlier
-life of the process left. The gateway starts and stops it, and holds the lock on `DATA_DIR` meanwhile: rows
-of a process that still lives would be taken for those of a dead one.
+A thread of its own writes what changed, twenty times a second, and less often while the database does not
+take it; at the start it brings back what an earlier life of the process left. The gateway starts and stops
+it, and holds the lock on `DATA_DIR` meanwhile: rows of a process that still lives would be taken for those of
+a dead one.
 """
 
 import logging
@@ -55,7 +56,7 @@ def mirror_start() -> "Mirror | None":
 
 
 class Mirror:
-    """`start` once, `stop` once. The thread is a daemon: a database that hangs keeps no process alive."""
+    """`start` once, then `stop` once. A daemon thread: a database that hangs keeps no process alive."""
 
     def __init__(self, source: MirrorSource) -> None:
         self._source = source
@@ -66,7 +67,10 @@ class Mirror:
         self._thread = threading.Thread(target=self._run, name="open-record-mirror", daemon=True)
 
     def start(self) -> None:
-        """Returns once earlier records are back. Errors: MirrorFailed; then no thread is left."""
+        """Returns once earlier records are back. Blocks: not for the event loop.
+
+        Errors: MirrorFailed; then the thread ends, as soon as the database lets it.
+        """
         self._thread.start()
         if not self._loaded.wait(START_TIMEOUT_S):
             self._stopping.set()
@@ -90,12 +94,15 @@ class Mirror:
             connections.close_all()
 
     def _load(self) -> bool:
+        """Whether earlier records are back in the store, and changes are to be written from now on."""
         try:
             earlier = list(_records(OpenRecordRow.objects.iterator()))
         except Exception as error:  # noqa: BLE001  whatever it is, `start` raises it where it is handled
             self._load_error = error
             return False
         else:
+            if self._stopping.is_set():  # nobody waits for them any more
+                return False
             self._source.begin(earlier)
             if earlier:
                 _logger.warning("%d open records of an earlier life are back", len(earlier))
@@ -104,9 +111,11 @@ class Mirror:
             self._loaded.set()
 
     def _patience_s(self) -> float:
+        """Until the next turn: longer after each failure in a row."""
         return min(INTERVAL_S * 2.0 ** min(self._failures, 10), _BACKOFF_MAX_S)
 
     def _write_all(self) -> None:
+        """What has changed, batch by batch, up to the first that fails."""
         while batch := self._source.take(BATCH_MAX):
             try:
                 _write(batch)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 
+import msgspec
 import pytest
 from django.db import OperationalError
 
@@ -105,7 +106,7 @@ def test_after_a_kill_all_is_back_and_the_running_ones_are_abandoned_at_once(liv
 
     later, _ = lives()
     assert later.open_amounts() == {7: 65}
-    assert later.recompute() == {7: 65}
+    assert later.recompute() == {}
     assert run(later.state("running")).state is OpenState.RUNNING
     assert (later.counts().running, later.counts().waiting) == (1, 1)
     assert later.claim(10) == [settled("done", 7, 15, b"outcome")]
@@ -217,6 +218,28 @@ def test_rows_that_cannot_be_loaded_stop_the_start(monkeypatch):
     with pytest.raises(MirrorFailed, match="OperationalError"):
         mirror.start()
     assert mirror.stop()
+
+
+def test_rows_that_are_read_too_late_change_nothing(monkeypatch):
+    OpenRecordRow.objects.create(
+        request_id="late", state="running", epoch="e", payload=msgspec.msgpack.encode((7, 40, b"record"))
+    )
+    records, is_given_up = mirror_module._records, threading.Event()
+
+    def hang(rows):
+        assert is_given_up.wait(10)
+        return records(rows)
+
+    monkeypatch.setattr(mirror_module, "_records", hang)
+    monkeypatch.setattr(mirror_module, "START_TIMEOUT_S", 0.05)
+    store = MemoryStore()
+    mirror = Mirror(store.mirror_source)
+    with pytest.raises(MirrorFailed, match="timeout"):
+        mirror.start()
+    is_given_up.set()
+    assert mirror.stop()
+    assert store.claim_abandoned(10) == []
+    assert rows() == {"late": "running"}
 
 
 def test_the_process_s_own_store_is_mirrored_and_redis_needs_none(memory_settings, settings):
