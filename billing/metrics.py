@@ -22,6 +22,9 @@ TASKS_INTERRUPTED = Counter(
     "sluice_tasks_interrupted", "Regular jobs that ended early because database or store did not answer."
 )
 ABANDONED = Counter("sluice_requests_abandoned", "Requests of dead processes that were booked.")
+OPEN_SUMS_CORRECTED = Counter(
+    "sluice_open_sums_corrected", "Cached sums of an account's open amounts that differed from its records."
+)
 LEDGER_DRIFTS = Gauge(
     "sluice_ledger_drifts", "Findings of the ledger's check that still stand.", multiprocess_mode="mostrecent"
 )

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
+from itertools import islice
 
 from celery import shared_task
 from django.conf import settings
@@ -27,6 +28,9 @@ TIME_BUDGET_S = 10.0
 """Well below the task time limit and the 30 s of a claim: the rest is for the next nudge."""
 SLICES_BUDGET_S = 5.0
 """It may wait: days that are over do not run away."""
+
+_TOLD_MAX = 20
+"""Accounts in one line."""
 
 _logger = logging.getLogger(__name__)
 
@@ -82,15 +86,18 @@ def accounts_publish() -> None:
 
 @shared_task(name="billing.recompute_open_amounts")
 def recompute_open_amounts() -> None:
-    """The cached sums of open amounts anew from the records: should they ever differ, not for long."""
+    """The cached sums of open amounts anew from the records: should one be wrong, not for long, and not
+    without a word.
+    """
     try:
-        store = open_records()
-        before = store.open_amounts()
-        after = store.recompute()
+        changes = open_records().recompute()
     except StoreUnavailable as error:
         _interrupted("recompute_open_amounts", error)
         return
-    _logger.info("open amounts recomputed: %d accounts before, %d now", len(before), len(after))
+    metrics.OPEN_SUMS_CORRECTED.inc(len(changes))
+    if changes:
+        told = ", ".join(f"{account} by {nano:+d}" for account, nano in islice(changes.items(), _TOLD_MAX))
+        _logger.error("sums of open amounts of %d accounts were wrong; put right: %s", len(changes), told)
 
 
 @shared_task(name="billing.reconcile_ledger")

@@ -57,11 +57,15 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
 
 
 class RefusedLimit(msgspec.Struct, frozen=True, gc=False):
-    """name: the lease or rate that has no room ("" = no candidate has); retry_after_s: at least 1."""
+    """name: the lease or rate without room, "" = no candidate has any (limit 0); retry_after_s: from 1."""
 
     name: str
     limit: int
     retry_after_s: int
+
+
+LEASE_RETRY_S = 1
+NO_CANDIDATE = RefusedLimit("", 0, LEASE_RETRY_S)
 
 
 class RefusedBalance(msgspec.Struct, frozen=True, gc=False):

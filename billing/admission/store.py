@@ -208,7 +208,10 @@ class OpenRecords(Protocol):
     def accounts_put(self, accounts: Sequence[AccountState]) -> None: ...
 
     def recompute(self) -> dict[int, int]:
-        """Sums of open amounts anew from the records, by account; what was cached is replaced."""
+        """The cached sums of open amounts anew from the records.
+
+        By how much they change, nano-dollars by account; those that were right are left out.
+        """
 
     def open_amounts(self) -> dict[int, int]:
         """The cached sums, by account; zeros left out."""

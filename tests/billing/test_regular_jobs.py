@@ -185,6 +185,19 @@ def test_an_unreadable_open_record_is_kept_for_a_person(monkeypatch, owner):
 # ---- balances
 
 
+def test_sums_that_are_put_right_are_told(memory_settings, owner, caplog):
+    store = open_records()
+    settle(settlement_make(owner, 30))
+    store._book.accounts.replace({owner.tenant.pk: 25, 999: 4})
+    tasks.recompute_open_amounts()
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert line.endswith(f"put right: {owner.tenant.pk} by +5, 999 by -4")
+    assert store.open_amounts() == {owner.tenant.pk: 30}
+    caplog.clear()
+    tasks.recompute_open_amounts()
+    assert caplog.records == []
+
+
 def test_a_balance_of_nobody_is_nothing(owner):
     assert account_state(owner.tenant.pk) == AccountState(owner.tenant.pk, 0, 0)
     assert account_state(10**9) == AccountState(10**9, 0, 0)

@@ -35,6 +35,8 @@ class Accounts:
     def open_amounts(self) -> dict[int, int]:
         return {account_id: nano for account_id, nano in self._open.items() if nano}
 
-    def replace(self, amounts: dict[int, int]) -> None:
-        """Take sums that were computed anew."""
-        self._open = amounts
+    def replace(self, amounts: dict[int, int]) -> dict[int, int]:
+        """Take sums that were computed anew; by how much they change, unchanged ones left out."""
+        cached, self._open = self._open, amounts
+        changes = {one: amounts.get(one, 0) - cached.get(one, 0) for one in (*cached, *amounts)}
+        return {account_id: nano for account_id, nano in changes.items() if nano}

@@ -6,6 +6,8 @@ from billing.admission.memory.book import Book
 from billing.admission.memory.rates import Rates
 from billing.admission.memory.record import Record
 from billing.admission.open_record import (
+    LEASE_RETRY_S,
+    NO_CANDIDATE,
     AccountUnknown,
     Admission,
     AdmissionAsk,
@@ -16,9 +18,6 @@ from billing.admission.open_record import (
     RefusedLimit,
 )
 from billing.admission.store import ADMISSION_HOLDER
-
-_LEASE_RETRY_S = 1
-_NO_CANDIDATE = RefusedLimit("", 0, _LEASE_RETRY_S)
 
 
 def admit(book: Book, rates: Rates, epoch: str, ask: AdmissionAsk, now: float) -> Admission:
@@ -36,7 +35,7 @@ def admit(book: Book, rates: Rates, epoch: str, ask: AdmissionAsk, now: float) -
         return RefusedBalance(ask.hold_nano, available)
     candidate = _choose(book, ask.candidates, (ask.request_id, ""), now) if ask.candidates else -1
     if ask.candidates and candidate < 0:
-        return _NO_CANDIDATE
+        return NO_CANDIDATE
     _take(book, epoch, ask, candidate, now)
     for rate in ask.rates:
         rates.add(rate.name, rate.amount, now)
@@ -52,7 +51,7 @@ def candidate_lease(
         return 0
     candidate = _choose(book, candidates, (request_id, holder), now)
     if candidate < 0:
-        return _NO_CANDIDATE
+        return NO_CANDIDATE
     book.drop_leases(record, holder)
     book.take_leases(record, holder, [ask.name for ask in candidates[candidate]])
     return candidate
@@ -84,7 +83,7 @@ def _leases_refused(book: Book, leases: Sequence[LeaseAsk], now: float) -> Refus
     if full is not None:
         book.bury(now)
         full = book.leases.first_full(leases)
-    return None if full is None else RefusedLimit(full.name, full.limit, _LEASE_RETRY_S)
+    return None if full is None else RefusedLimit(full.name, full.limit, LEASE_RETRY_S)
 
 
 def _rates_refused(rates: Rates, asks: Sequence[RateAsk], now: float) -> RefusedLimit | None:

@@ -1,7 +1,7 @@
-"""The open records of the in-process store, and all that is a sum over them.
+"""The open records of the in-process store, and what is derived from them: sums, leases, queues, changes.
 
-Every change of a record goes through here, so that sums, leases, queues and the mirror's list cannot
-part from the records. Not thread-safe: the store holds its lock. Times are seconds of the store's clock.
+Records are changed by these methods only, so that none of it can part from them. Not thread-safe: the store
+holds its lock. Times are seconds of the store's clock.
 """
 
 from collections.abc import Collection, Iterable
@@ -44,8 +44,9 @@ class Book:
         self.epochs.add(epoch, record.request_id, now)
         self.changes.note(record.request_id)
 
-    def move(self, record: Record, epoch: str, now: float) -> None:
-        """The process that runs the record has this epoch now."""
+    def renew(self, record: Record, epoch: str, payload: bytes, now: float) -> None:
+        """A running record anew; the process that runs it has this epoch now."""
+        record.payload = payload
         if record.epoch != epoch or record.request_id in self.lost or record.request_id in self.orphans:
             self._leave_epoch(record)
             record.epoch = epoch
@@ -106,13 +107,12 @@ class Book:
             self.lost.add(request_id, now)
 
     def recompute(self) -> dict[int, int]:
-        """Sums of open amounts from the records; they replace what was cached."""
+        """The cached sums anew from the records; by how much wrong ones change, nano-dollars by account."""
         sums: dict[int, int] = {}
         for record in self.records.values():
             if record.account_id and record.open_nano:
                 sums[record.account_id] = sums.get(record.account_id, 0) + record.open_nano
-        self.accounts.replace(dict(sums))
-        return self.accounts.open_amounts()
+        return self.accounts.replace(sums)
 
     def bring_back(self, mirrored: Collection[MirroredRecord], now: float) -> None:
         """What an earlier life of this process left. A record that is here already outranks it."""

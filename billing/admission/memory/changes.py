@@ -1,6 +1,7 @@
 """Which open records a mirror has to write or to forget. Not thread-safe: the store holds its lock."""
 
 from collections.abc import Callable, Collection
+from itertools import islice
 
 from billing.admission.memory.record import Record
 from billing.admission.mirrored import MirrorBatch, MirroredRecord
@@ -31,7 +32,7 @@ class Changes:
         """At most `limit` changes, the oldest first. A record that came and went in between costs nothing."""
         upserts: list[MirroredRecord] = []
         deletes: list[str] = []
-        for request_id in list(self._changed)[:limit]:
+        for request_id in list(islice(self._changed, limit)):
             del self._changed[request_id]
             record = find(request_id)
             if record is not None:

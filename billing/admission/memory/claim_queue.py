@@ -3,6 +3,8 @@
 Not thread-safe: the store holds its lock. Times are seconds of the store's clock.
 """
 
+from itertools import chain, islice
+
 from billing.admission.store import CLAIM_SECONDS
 
 
@@ -34,7 +36,7 @@ class ClaimQueue:
     def claim(self, limit: int, now: float) -> list[str]:
         """At most `limit` ids, hidden from the next callers for a while."""
         self._return_expired(now)
-        chosen = list(self._waiting)[:limit] if len(self._waiting) <= limit else self._first(limit)
+        chosen = list(islice(self._waiting, limit))
         for request_id in chosen:
             del self._waiting[request_id]
             self._claimed[request_id] = now + CLAIM_SECONDS
@@ -47,17 +49,13 @@ class ClaimQueue:
 
     def ids(self, limit: int) -> list[str]:
         """Waiting ones first."""
-        return [*self._waiting, *self._claimed][:limit]
+        return list(islice(chain(self._waiting, self._claimed), limit))
 
     def counts(self, now: float) -> tuple[int, int, float]:
         """How many wait, how many are claimed, and how long the oldest has been waiting."""
         self._return_expired(now)
         oldest = next(iter(self._waiting.values()), now)
         return len(self._waiting), len(self._claimed), now - oldest
-
-    def _first(self, limit: int) -> list[str]:
-        waiting = iter(self._waiting)
-        return [next(waiting) for _ in range(limit)]
 
     def _return_expired(self, now: float) -> None:
         expired: list[str] = []

@@ -68,8 +68,7 @@ class MemoryStore(MemoryWork):
                     continue
                 if not hold_raise(self._book, record, checkpoint.hold_nano):
                     refused.add(checkpoint.request_id)
-                record.payload = checkpoint.record
-                self._book.move(record, epoch, self._core.now())
+                self._book.renew(record, epoch, checkpoint.record, self._core.now())
         return frozenset(refused)
 
     async def settle(self, records: Sequence[SettledRecord]) -> None:
@@ -127,8 +126,7 @@ def _restore(book: Book, epoch: str, restore: OpenRestore, now: float) -> None:
         return
     else:
         book.set_open(record, checkpoint.account_id, checkpoint.hold_nano)
-        record.payload = checkpoint.record
-        book.move(record, epoch, now)
+        book.renew(record, epoch, checkpoint.record, now)
     book.take_leases(record, ADMISSION_HOLDER, restore.leases)
     for holder, name in restore.attempt_leases:
         book.take_leases(record, holder, (name,))

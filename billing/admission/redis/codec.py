@@ -27,8 +27,6 @@ from billing.admission.store import (
     StoreUnavailable,
 )
 
-NO_CANDIDATE = RefusedLimit("", 0, 1)
-
 pack = msgspec.msgpack.Encoder().encode
 
 

@@ -6,10 +6,16 @@ from typing import TypeVar
 
 import msgspec
 
-from billing.admission.open_record import AccountState, Admission, AdmissionAsk, LeaseAsk, RefusedLimit
+from billing.admission.open_record import (
+    NO_CANDIDATE,
+    AccountState,
+    Admission,
+    AdmissionAsk,
+    LeaseAsk,
+    RefusedLimit,
+)
 from billing.admission.redis import scripts
 from billing.admission.redis.codec import (
-    NO_CANDIDATE,
     account_arguments,
     admission_decode,
     admit_arguments,

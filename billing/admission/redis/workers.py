@@ -77,8 +77,8 @@ class RedisOpenRecords:
 
     def recompute(self) -> dict[int, int]:
         """One account a step, so that no step takes the store long."""
-        sums = {int(account): int(self._call(scripts.RECOMPUTE, account)) for account in self._open()}
-        return {account_id: nano for account_id, nano in sums.items() if nano}
+        changes = {int(account): int(self._call(scripts.RECOMPUTE, account)) for account in self._open()}
+        return {account_id: nano for account_id, nano in changes.items() if nano}
 
     def open_amounts(self) -> dict[int, int]:
         amounts = {int(account): int(nano) for account, nano in self._open().items()}
