@@ -1,4 +1,4 @@
-"""Counters of admission and recording. No request, tenant or model in a label.
+"""Counters of the admission store and of recording. No request, tenant or model in a label.
 
 Must not import: Django, anything of billing.
 """
@@ -34,18 +34,6 @@ USAGE_LOOKUPS = Counter(
     ["result"],
 )
 DELETED = Counter("sluice_requests_deleted", "Relay requests deleted because of their age.")
-RECORDS_WRITTEN_AGAIN = Counter(
-    "sluice_open_records_written_again",
-    "Times a process wrote its open records again, because the store had forgotten them.",
-)
-ADMISSIONS_REFUSED = Counter(
-    "sluice_admissions_refused", "Requests refused before they ran, by kind of reason.", ["reason"]
-)
-IDEMPOTENT_REPEATS = Counter(
-    "sluice_idempotent_repeats",
-    "Requests whose `Idempotency-Key` had been used before, by what they got.",
-    ["outcome"],
-)
 STORE_FAILURES = Counter(
     "sluice_admission_store_failures", "Batches of calls that the admission store did not answer."
 )
@@ -55,10 +43,4 @@ POSTED_CALLS_FAILED = Counter(
 )
 MIRROR_FAILURES = Counter(
     "sluice_open_record_mirror_failures", "Times open records could not be written to their mirror."
-)
-OVERLOADED = Counter("sluice_overloaded", "Requests refused because this process is at a limit.", ["reason"])
-REQUESTS = Counter("sluice_requests", "Relay requests that ended, by end reason.", ["end_reason"])
-ACTIVE_REQUESTS = Gauge("sluice_active_requests", "Relay requests that run now.", multiprocess_mode="livesum")
-LOOP_LAG = Gauge(
-    "sluice_loop_lag_seconds", "How late the event loop is; the worst process.", multiprocess_mode="livemax"
 )

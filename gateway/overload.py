@@ -9,7 +9,7 @@ import os
 import resource
 from collections.abc import Callable
 
-from billing.metrics import ACTIVE_REQUESTS, LOOP_LAG, OVERLOADED
+from gateway.metrics import ACTIVE_REQUESTS, LOOP_LAG, OVERLOADED
 from relay.core.errors import Refusal
 from relay.upstream.aio_tasks import spawn
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 from django.utils import timezone
 
-from billing import metrics
 from billing.admission import AdmissionPort, StoreUnavailable
 from billing.admission.open_record import (
     AccountState,
@@ -21,6 +20,7 @@ from billing.admission.open_record import (
 from billing.admission.store import ADMISSION_HOLDER
 from billing.outcome_codec import open_record_encode
 from billing.terms import Terms, hold_nano, terms_of
+from gateway import metrics
 from gateway.admission import asks
 from gateway.admission.image_gate import NAME as IMAGE_LEASE
 from gateway.admission.image_gate import ImageGate, ImageLimit, NoImageSlot

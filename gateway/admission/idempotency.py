@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from django.conf import settings
 from django.http.response import HttpResponseBase
 
-from billing import metrics
 from billing.admission import SettledRecord, StoreUnavailable
 from billing.admission.idempotency import IdempotencyPort, Mark, Marker, MarkState
+from gateway import metrics
 from gateway.admission.refusals import key_in_use, key_reused, not_replayable, store_unavailable
 from gateway.admission.stored_answers import AnswerCopy, StoredAnswer, answered_again, seal, unseal
 from gateway.front.sending import encoded_headers

@@ -13,10 +13,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from billing import metrics
 from billing.admission import AdmissionPort, SettledRecord, StoreUnavailable
 from billing.admission.store import ADMISSION_HOLDER, HEARTBEAT_INTERVAL_S, Checkpoint, OpenRestore
 from billing.terms import Terms
+from gateway import metrics
 from relay.upstream.aio_tasks import spawn
 
 CHECKPOINT_INTERVAL_S = 2.0

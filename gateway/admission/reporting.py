@@ -5,11 +5,11 @@ import contextlib
 from billing.admission import AdmissionPort, StoreUnavailable
 from billing.core.charging import attempt_charged
 from billing.courier import Courier
-from billing.metrics import REQUESTS
 from billing.valuation import Reported
 from gateway.admission.idempotency import Idempotency
 from gateway.admission.open_requests import OpenRequest, OpenRequests
 from gateway.config import Configuration
+from gateway.metrics import REQUESTS
 from relay.core.end_reasons import EndReason
 from relay.core.estimate import Evidence
 from relay.core.outcomes import RequestOutcome

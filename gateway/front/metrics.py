@@ -3,9 +3,11 @@
 Closed by default: it is there only when `METRICS_TOKEN` is set, and needs that token. With several workers
 each writes to files in one directory, and whichever worker is asked adds them up; gauges of a worker that was
 killed are taken out before each scrape, for nobody else does. What a Celery worker counts is not here: a
-worker has no such page. The ledger's drifts, which a worker finds, are therefore read from their rows.
+worker has no such page. The ledger's drifts, which a worker finds, are therefore read from their rows, and
+how many settled requests wait for a worker is asked of the admission store.
 """
 
+import asyncio
 import contextlib
 import hmac
 import os
@@ -17,9 +19,11 @@ from django.db import Error as AnyDatabaseError
 from django.http import Http404, HttpRequest, HttpResponse
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest, multiprocess
 
+from billing.admission import StoreUnavailable, open_records
 from billing.metrics import LEDGER_DRIFTS
 from billing.selectors.drifts import drifts_standing
 from gateway import wiring
+from gateway.metrics import SETTLED_OLDEST, SETTLED_WAITING
 
 DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -40,15 +44,23 @@ async def metrics(request: HttpRequest) -> HttpResponse:
         response = HttpResponse("A bearer token is needed.\n", status=401, content_type="text/plain")
         response["WWW-Authenticate"] = "Bearer"
         return response
-    await _look_at_the_ledger()
+    if wiring.is_ready():
+        await asyncio.gather(_look_at_the_ledger(), _look_at_the_store())
     return HttpResponse(_exposition(), content_type=CONTENT_TYPE_LATEST)
 
 
 async def _look_at_the_ledger() -> None:
     """A database that is away leaves the last known number: its own alarm is louder."""
-    if wiring.is_ready():
-        with contextlib.suppress(AnyDatabaseError):
-            LEDGER_DRIFTS.set(await wiring.current().threads.read(drifts_standing))
+    with contextlib.suppress(AnyDatabaseError):
+        LEDGER_DRIFTS.set(await wiring.current().threads.read(drifts_standing))
+
+
+async def _look_at_the_store() -> None:
+    """One that is away leaves the last known numbers, ditto."""
+    with contextlib.suppress(StoreUnavailable):
+        counts = await asyncio.to_thread(open_records().counts)
+        SETTLED_WAITING.set(counts.waiting)
+        SETTLED_OLDEST.set(counts.oldest_waiting_s)
 
 
 def _exposition() -> bytes:

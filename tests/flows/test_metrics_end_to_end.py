@@ -3,6 +3,7 @@
 import pytest
 from django.db.models.functions import Now
 
+from billing.admission import SettledRecord, admission_port, open_records
 from billing.models import DriftKind, LedgerDrift
 from gateway.front.metrics import share_between_workers
 
@@ -49,6 +50,19 @@ async def test_drifts_that_another_process_found_are_told(gateway, settings):
     assert b"sluice_ledger_drifts 2.0" in (await scrape(gateway, TOKEN)).body
     await gateway.run(lambda: LedgerDrift.objects.filter(place="a").update(resolved_at=Now()))
     assert b"sluice_ledger_drifts 1.0" in (await scrape(gateway, TOKEN)).body
+
+
+async def test_what_no_worker_has_taken_up_is_told(gateway, settings):
+    settings.METRICS_TOKEN = TOKEN
+
+    async def waiting() -> bool:
+        page = (await scrape(gateway, TOKEN)).body
+        return b"sluice_settled_waiting 1.0" in page and b"sluice_settled_oldest_seconds 0.0\n" not in page
+
+    await admission_port().settle([SettledRecord("left-over", b"")])
+    assert await waiting()
+    open_records().acknowledge(["left-over"])
+    assert not await waiting()
 
 
 async def test_no_name_of_a_tenant_model_or_key_is_in_it(gateway, settings):
