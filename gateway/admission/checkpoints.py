@@ -85,7 +85,7 @@ def _without_answer(usage: TokenUsage) -> TokenUsage:
 
 
 def _usage_so_far(draft: RequestOutcome, prompt_bytes: int, received_size: int) -> TokenUsage | None:
-    """None: nothing has arrived, so nothing is charged. prompt_bytes: without the files of a form."""
+    """None: nothing has arrived, so nothing is charged. prompt_bytes: as of `RelayRequest`."""
     reported = draft.usage or TokenUsage()
     if not received_size and not reported.images and not reported.output:
         return None

@@ -1,13 +1,16 @@
 """What the client asked, parsed once, as the engine and the recorder read it."""
 
+from functools import cached_property
+
 import msgspec
 
 from relay.core.dialects.base import Ask, Dialect
+from relay.core.estimate import prompt_size
 from relay.core.path_families import PathFamily
 from relay.core.types import Caller, ModelRoute
 
 
-class RelayRequest(msgspec.Struct, frozen=True, kw_only=True):
+class RelayRequest(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One relay request. path: as the client sent it, percent-encoding kept, without query.
 
     query: credential parameters removed. headers: those that may pass upstream. received_at: seconds
@@ -33,8 +36,8 @@ class RelayRequest(msgspec.Struct, frozen=True, kw_only=True):
     route: ModelRoute | None = None
     """What is configured for the model that was asked for."""
 
-    @property
+    @cached_property
     def prompt_bytes(self) -> int:
-        """How much of the body may become tokens; of a form, not its files."""
+        """How much of the body may become tokens: its texts, and each file, picture or sound flat."""
         known = self.ask.prompt_bytes
-        return len(self.body) if known is None else known
+        return prompt_size(self.body) if known is None else known

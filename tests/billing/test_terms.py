@@ -14,6 +14,7 @@ from billing.core.price_book import PriceBook
 from billing.core.prices import PriceParts, PriceRow
 from billing.terms import DEFAULT_OUTPUT_TOKENS, PICTURE_TOKENS, hold_nano, terms_of
 from relay.core.dialects import DIALECTS
+from relay.core.estimate import MEDIA_TOKENS
 from relay.core.limits_asked import output_limit
 from relay.core.path_families import classify, is_image
 from relay.core.request import RelayRequest
@@ -70,6 +71,13 @@ def test_a_longer_prompt_holds_more():
         "/v1/chat/completions", "openai_chat", messages=[{"role": "user", "content": "x" * 3_000}]
     )
     assert held(long, input="1") - held(chat(), input="1") in range(995_000, 1_005_000)
+
+
+def test_a_picture_in_the_prompt_holds_flat():
+    url = "data:image/png;base64," + "iVBORw0KGgo" * 100_000
+    parts = [{"type": "text", "text": "what is it"}, {"type": "image_url", "image_url": {"url": url}}]
+    seen = a_request("/v1/chat/completions", "openai_chat", messages=[{"role": "user", "content": parts}])
+    assert held(seen, input="1") in range(MEDIA_TOKENS * 1_000, MEDIA_TOKENS * 1_100)
 
 
 def image(**fields: object) -> RelayRequest:

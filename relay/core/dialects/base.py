@@ -197,7 +197,7 @@ class Ask(msgspec.Struct, frozen=True):
     model_span: tuple[int, int] | None = None
     """Where in such a `body` the model's name stands."""
     prompt_bytes: int | None = None
-    """How much of such a `body` is prompt: its texts, and each file flat. None = all of it."""
+    """How much of a form is prompt: its texts, and each file flat. None = no form, see `RelayRequest`."""
     is_raw: bool = False
     """Whatever comes passes as it came: a stream, JSON or sound. Stream policies do not apply."""
     known_usage: TokenUsage | None = None

@@ -6,11 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.core.estimate import (
+    BYTES_PER_TOKEN,
     MEDIA_TOKENS,
     RECEIVED_TEXT_MAX,
     Evidence,
     answer_text,
     filled,
+    prompt_size,
     prompt_text,
 )
 from relay.core.usage import TokenUsage
@@ -43,16 +45,16 @@ def test_every_dialect_s_prompt_is_found(body: dict[str, object], text: str, med
     assert (found.text, found.media) == (text, media)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{BASE64}"}},
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}},
-        {"type": "input_image", "image_url": f"data:image/png;base64,{BASE64}"},
-        {"type": "input_file", "file_data": BASE64},
-        {"inlineData": {"mimeType": "image/png", "data": BASE64}},
-    ],
-)
+MEDIA_PARTS = [
+    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{BASE64}"}},
+    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}},
+    {"type": "input_image", "image_url": f"data:image/png;base64,{BASE64}"},
+    {"type": "input_file", "file_data": BASE64},
+    {"inlineData": {"mimeType": "image/png", "data": BASE64}},
+]
+
+
+@pytest.mark.parametrize("part", MEDIA_PARTS)
 def test_media_counts_flat_not_by_its_bytes(part: dict[str, object]) -> None:
     body = orjson.dumps(
         {"messages": [{"role": "user", "content": [part, {"type": "text", "text": "what is it"}]}]}
@@ -144,3 +146,36 @@ def test_no_prompt_and_no_answer_is_too_odd_to_be_counted(part: dict[str, object
     body = orjson.dumps({"messages": [part], "content": [part]}, option=orjson.OPT_NON_STR_KEYS)
     assert prompt_text(body).media >= 0
     assert isinstance(answer_text(body), str)
+
+
+@pytest.mark.parametrize("part", [*MEDIA_PARTS, {"bytesBase64Encoded": BASE64}, {"image": BASE64}])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_bound_of_a_prompt_has_its_text_by_size_and_each_media_part_flat(
+    part: dict[str, object], count: int
+) -> None:
+    words = [{"type": "text", "text": "what is it? " * 1_000}]
+    body = orjson.dumps({"messages": [{"role": "user", "content": words + [part] * count}]})
+    expected = 12_000 + count * MEDIA_TOKENS * BYTES_PER_TOKEN
+    assert prompt_size(body) in range(expected, expected + 100 + count * 100)
+
+
+def test_a_body_that_escapes_slashes_and_has_spaces_between_is_read_too() -> None:
+    body = b'{"image_url" : {"url" :\n"data:image\\/png;base64,' + b"ab\\/c" * 20_000 + b'"}}'
+    assert prompt_size(body) < MEDIA_TOKENS * BYTES_PER_TOKEN + 100
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages":[{"content":"' + BASE64.encode() + b'"}]}',
+        b'{"url":"' + b"https://example.com/a?b=" * 1_000 + b'"}',
+        b'{"data":"' + b"x" * 64 + b" plain text " * 1_000 + b'"}',
+        b'{"data":"' + "漢字".encode() * 2_000 + b'"}',
+        b'{"data":"' + BASE64.encode(),
+        b"\0\xff" * 5_000,
+        b"{}",
+        b"",
+    ],
+)
+def test_what_may_be_text_is_bounded_by_its_size(body: bytes) -> None:
+    assert prompt_size(body) == len(body)
