@@ -88,17 +88,17 @@ class HealthWatch:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        told = list(self._verdicts)
+        untold = deque(self._verdicts)
+        self._verdicts.clear()
         try:
-            states = await self._threads.run(self._exchange, told)
+            states = await self._threads.run(self._exchange, untold)
         except (HealthUnavailable, AnyDatabaseError) as error:
+            self._verdicts = deque([*untold, *self._verdicts], maxlen=VERDICTS_KEPT)
             if not self._is_away:
                 _logger.warning("health is not shared for now: %s", type(error).__name__)
             self._is_away = True
             return
         self._is_away = False
-        for _ in told:
-            self._verdicts.popleft()
         self._take(states)
 
     def _take(self, states: Mapping[Route, RouteHealth]) -> None:
@@ -113,9 +113,11 @@ class HealthWatch:
 
     # In the thread.
 
-    def _exchange(self, verdicts: list[AttemptVerdict]) -> Mapping[Route, RouteHealth]:
-        for verdict in verdicts:
-            self._tell(verdict)
+    def _exchange(self, untold: deque[AttemptVerdict]) -> Mapping[Route, RouteHealth]:
+        """Those that were told leave `untold`, whatever happens then: none may count twice."""
+        while untold:
+            self._tell(untold[0])
+            untold.popleft()
         return self._store.states()
 
     def _tell(self, verdict: AttemptVerdict) -> None:

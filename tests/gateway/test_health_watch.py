@@ -6,7 +6,7 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
-from channels_admin.health import Route, RouteKind
+from channels_admin.health import HealthUnavailable, Route, RouteKind
 from channels_admin.health.memory import MemoryHealth
 from channels_admin.models import Channel, UpstreamKey
 from channels_admin.services import channel_set_status
@@ -129,6 +129,50 @@ async def test_a_cooldown_acts_within_the_same_step_and_reaches_the_store(watch:
     assert watch.is_cooling(channel.pk, verdict.key_id)
     await asyncio.sleep(0.5)
     assert not watch.is_cooling(channel.pk, verdict.key_id)
+
+
+class FailsOnce(MemoryHealth):
+    """The store goes away in the middle of a batch, and is back."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.calls_left: int | None = at
+
+    def failed(self, route: Route) -> int:
+        if self.calls_left == 0:
+            self.calls_left = None
+            raise HealthUnavailable
+        if self.calls_left is not None:
+            self.calls_left -= 1
+        return super().failed(route)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+async def test_each_failure_counts_once_though_the_store_failed_in_between(at: int) -> None:
+    store = FailsOnce(at)
+    watch = HealthWatch(store, threshold=lambda: 100)
+    channel = await elsewhere(a_channel)
+    verdict = await elsewhere(a_verdict, channel, HealthEffect.FAILURE)
+    for _ in range(4):
+        watch.note(verdict)
+    await watch.start()
+    await watch.aclose()
+    assert store.calls_left is None
+    assert store.states()[Route(RouteKind.CHANNEL, channel.pk)].failures == 4
+
+
+async def test_of_too_many_verdicts_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.health_watch.VERDICTS_KEPT", 2)
+    store = FailsOnce(0)
+    watch = HealthWatch(store, threshold=lambda: 100)
+    channels = [await elsewhere(a_channel, name=f"c{number}") for number in range(3)]
+    first, second, third = [await elsewhere(a_verdict, channel, HealthEffect.FAILURE) for channel in channels]
+    watch.note(first)
+    watch.note(second)
+    await watch.start()
+    watch.note(third)
+    await watch.aclose()
+    assert {route.id for route in store.states()} == {channel.pk for channel in channels[1:]}
 
 
 async def test_hand_disabled_stays_as_it_is_and_switched_on_starts_afresh() -> None:
