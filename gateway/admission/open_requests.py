@@ -82,6 +82,7 @@ class OpenRequests:
         self._on_written_again = on_written_again
         self._open: dict[str, OpenRequest] = {}
         self._settled: OrderedDict[str, SettledRecord] = OrderedDict()
+        self._untaken: list[Checkpoint] = []
         self._boot_id = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_failing = False
@@ -189,12 +190,16 @@ class OpenRequests:
                 self._settled.move_to_end(request_id)
 
     async def _checkpoint(self, progress: Progress, on_exhausted: Callable[[str], None]) -> None:
-        checkpoints = await progress(list(self._open.values()))
+        newer = await progress(list(self._open.values()))
+        latest = {one.request_id: one for one in (*self._untaken, *newer)}
+        checkpoints = [one for one in latest.values() if one.request_id in self._open]
+        self._untaken = []
         if not checkpoints:
             return
         try:
             refused = await self._port.checkpoint(self.epoch, checkpoints)
         except StoreUnavailable as error:
+            self._untaken = checkpoints
             self._note_failure(error)
             return
         for checkpoint in checkpoints:

@@ -9,7 +9,7 @@ import pytest
 
 from billing.admission.memory import MemoryStore
 from billing.admission.open_record import AdmissionAsk, Admitted
-from billing.admission.store import SettledRecord, StoreUnavailable
+from billing.admission.store import Checkpoint, SettledRecord, StoreUnavailable
 from billing.core.price_book import PriceBook
 from billing.core.prices import PriceParts, PriceRow
 from billing.terms import Terms
@@ -183,3 +183,52 @@ async def test_checkpoints_go_on_after_one_that_failed(store, monkeypatch, caplo
     await open_requests.aclose()
     assert "ZeroDivisionError" in caplog.text
     assert "may quote" not in caplog.text
+
+
+async def test_a_checkpoint_that_was_not_taken_is_sent_again_though_its_stream_stalls(store, monkeypatch):
+    open_requests = await begun(store)
+    progress, sent = [Checkpoint("one", 0, 9, b"second")], store.checkpoint
+
+    async def since_the_last_call(_):
+        return [progress.pop()] if progress else []
+
+    async def away(*_):
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(store, "checkpoint", away)
+        for _ in range(2):
+            await open_requests._checkpoint(since_the_last_call, str)
+    await open_requests._checkpoint(since_the_last_call, str)
+    assert (await store.state("one")).payload == b"second"
+    assert open_requests.get("one").hold_nano == 9
+
+    calls = []
+    monkeypatch.setattr(store, "checkpoint", lambda *call: calls.append(call) or sent(*call))
+    await open_requests._checkpoint(since_the_last_call, str)
+    assert calls == []
+
+
+async def test_a_newer_checkpoint_replaces_one_that_was_not_taken_and_an_ended_request_needs_none(
+    store, monkeypatch
+):
+    open_requests = await begun(store)
+    open_requests.open(OpenRequest("two", 0, HOLD, terms()))
+    old = [Checkpoint(name, 0, 9, b"old") for name in ("one", "two")]
+    calls = []
+
+    async def refuse_the_first(_, checkpoints):
+        calls.append(list(checkpoints))
+        if len(calls) == 1:
+            raise StoreUnavailable("away")
+        return frozenset()
+
+    async def progress_of(checkpoints):
+        return checkpoints
+
+    monkeypatch.setattr(store, "checkpoint", refuse_the_first)
+    await open_requests._checkpoint(lambda _: progress_of(old), str)
+    open_requests.close("two")
+    new = [Checkpoint("one", 0, 10, b"new")]
+    await open_requests._checkpoint(lambda _: progress_of(new), str)
+    assert calls == [old, new]
