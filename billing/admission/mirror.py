@@ -161,19 +161,27 @@ def _row(record: MirroredRecord) -> OpenRecordRow:
     )
 
 
+def mirrored_record(row: OpenRecordRow) -> MirroredRecord | None:
+    """What a row says; None: it cannot be read."""
+    try:
+        payload = _decoder.decode(bytes(row.payload))
+    except msgspec.MsgspecError:
+        return None
+    return MirroredRecord(
+        request_id=row.request_id,
+        is_settled=row.state == OpenState.SETTLED,
+        epoch=row.epoch,
+        account_id=payload.account_id,
+        open_nano=payload.open_nano,
+        payload=payload.record,
+    )
+
+
 def _records(rows: Iterable[OpenRecordRow]) -> Iterable[MirroredRecord]:
     """A row that cannot be read is told and left where it is."""
     for row in rows:
-        try:
-            payload = _decoder.decode(bytes(row.payload))
-        except msgspec.MsgspecError:
-            _logger.error("open record %s cannot be read; its row is kept", row.request_id)  # noqa: TRY400  its text may quote values
-            continue
-        yield MirroredRecord(
-            request_id=row.request_id,
-            is_settled=row.state == OpenState.SETTLED,
-            epoch=row.epoch,
-            account_id=payload.account_id,
-            open_nano=payload.open_nano,
-            payload=payload.record,
-        )
+        record = mirrored_record(row)
+        if record is None:
+            _logger.error("open record %s cannot be read; its row is kept", row.request_id)
+        else:
+            yield record

@@ -45,7 +45,7 @@ def charged_usage(
 
 
 def quick_count(text: str) -> int:
-    """For checkpoints: no tokenizer, never too little by much."""
+    """By size, where counting takes too long or fails: no tokenizer, never too little by much."""
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 

@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class DeadOutcome(models.Model):
-    """`payload` is the encoded `RequestOutcome` (`billing.outcome_codec`), or the bytes that are none.
+    """`payload` is an encoded `Settlement` or `OpenRecord` (`billing.outcome_codec`), or bytes that are none.
 
     `error_class` names the exception's class; its text may quote values and is not kept.
     """

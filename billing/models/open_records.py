@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class OpenRecordRow(models.Model):
-    """payload: the encoded open record or settled record, as `billing.admission` keeps it."""
+    """payload: account, what is held or charged, and the encoded record, see `billing.admission.mirror`."""
 
     request_id = models.CharField(_("request id"), max_length=64, primary_key=True)
     state = models.CharField(_("state"), max_length=16)

@@ -11,6 +11,7 @@ from pathlib import Path
 from django.conf import settings
 
 from billing.admission import OpenState, StoreUnavailable, open_records
+from billing.admission.mirror import mirrored_record
 from billing.admission.open_record import Settlement
 from billing.core.money import usd_text
 from billing.models import (
@@ -62,7 +63,9 @@ def whereabouts(request_id: str) -> list[Finding]:
 def _in_store(request_id: str) -> Iterator[Finding]:
     if not settings.REDIS_URL:  # it lives in the serving process; this one sees its mirror
         for row in OpenRecordRow.objects.filter(request_id=request_id):
-            yield Finding("mirror", f"{row.state}, {_payload_text(bytes(row.payload))}")
+            mirrored = mirrored_record(row)
+            payload = bytes(row.payload) if mirrored is None else mirrored.payload
+            yield Finding("mirror", f"{row.state}, {_payload_text(payload)}")
         return
     try:
         record = open_records().state(request_id)

@@ -9,6 +9,8 @@ from django.core.management import CommandError, call_command
 
 from billing import admission
 from billing.admission import SettledRecord, StoreUnavailable
+from billing.admission.memory import MemoryStore
+from billing.admission.mirror import Mirror
 from billing.admission.open_record import AdmissionAsk
 from billing.models import DeadOutcome, OpenRecordRow
 from billing.outcome_codec import open_record_encode, settlement_encode
@@ -65,16 +67,35 @@ def test_what_is_not_written_yet(owner, tmp_path):
     settlement = settlement_make(owner, 5)
     request_id, payload = settlement.outcome.request_id, settlement_encode(settlement)
     DeadOutcome.objects.create(request_id=request_id, payload=payload, error_class="DataError")
-    OpenRecordRow.objects.create(request_id=request_id, state="settled", epoch="", payload=payload)
     path = spool_write(tmp_path, [SettledRecord(request_id, payload)])
     spool_write(tmp_path, [SettledRecord(request_id_make(), payload)])
     text = where(request_id)
-    assert "mirror: settled, completed" in text
     assert "dead outcome: DataError, 1 failures, not written" in text
     assert text.count("spool:") == 1
     assert f"spool: {path.name}" in text
     assert "client_request_id" not in text
     assert "gpt-4o" not in text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_another_process_mirrors(owner):
+    settlement, record = settlement_make(owner, 5), open_record_make(owner, 250_000_000)
+    done, running = settlement.outcome.request_id, record.draft.request_id
+    store = MemoryStore()
+    mirror = Mirror(store.mirror_source)
+    mirror.start()
+    ask = AdmissionAsk(request_id=running, account_id=0, record=open_record_encode(record))
+    asyncio.run(store.admit("epoch-1", ask))
+    asyncio.run(store.settle([SettledRecord(done, settlement_encode(settlement))]))
+    assert mirror.stop()
+    assert f"mirror: settled, completed, tenant {owner.tenant.pk}" in where(done)
+    assert f"mirror: running, tenant {owner.tenant.pk}, 0.25 USD so far" in where(running)
+
+
+def test_a_mirrored_record_that_cannot_be_read_is_told(owner):
+    request_id = request_id_make()
+    OpenRecordRow.objects.create(request_id=request_id, state="settled", epoch="", payload=b"\xff")
+    assert "mirror: settled, 1 bytes that cannot be read" in where(request_id)
 
 
 def test_spools_that_cannot_be_read_whole_are_logged_and_the_others_are_searched(owner, tmp_path, caplog):
