@@ -64,8 +64,7 @@ class Overload:
     def _reason(self, *, is_stream: bool) -> tuple[str, str] | None:
         if self._is_full():
             return "overloaded", "The gateway cannot record more requests right now."
-        limit = self._streams_max()
-        if is_stream and limit and self._active_streams() >= limit:
+        if is_stream and (limit := self._streams_max()) and self._active_streams() >= limit:
             return "too_many_streams", f"The gateway runs its limit of {limit} streams."
         if not self._has_descriptors:
             return "too_many_connections", "The gateway is at its limit of open connections."

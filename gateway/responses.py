@@ -1,9 +1,11 @@
 """The response that carries a relay answer to the client, and tells the runtime what became of it."""
 
 import asyncio
+from collections.abc import Callable
+from http.cookies import SimpleCookie
 from typing import Protocol
 
-from django.http.response import HttpResponseBase
+from django.http.response import HttpResponseBase, ResponseHeaders
 
 from gateway.front.connection import BODY_FOLLOWS, ClientConnection
 from gateway.front.sending import SLICE_BYTES, Send, encoded_headers
@@ -30,8 +32,13 @@ class RelayAnswer(HttpResponseBase):
     streaming = True
 
     def __init__(self, head: Head, running: RunningRequest) -> None:
-        super().__init__(status=head.status, content_type="")
-        del self["Content-Type"]  # the head has its own
+        # Not super().__init__(): it would make up a content type, and the head has its own.
+        self.status_code = head.status
+        self.headers = ResponseHeaders({})
+        self.cookies = SimpleCookie()
+        self.closed = False
+        self._resource_closers: list[Callable[[], object]] = []
+        self._handler_class = self._reason_phrase = self._charset = None
         self.head = head
         self.copy_to: Copy | None = None
         self._running = running
@@ -49,14 +56,16 @@ class RelayAnswer(HttpResponseBase):
             if self.head.body is None:
                 is_written = await self._send_pumped(send, connection)
             else:
-                is_written = await self._send_whole(self.head.body, send)
+                is_written = await self._send_whole(self.head.body, send, connection)
             if is_written and self.copy_to is not None and not self._has_left:
                 self.copy_to.finish()
         except asyncio.CancelledError:
             running.stop(EndReason.GATEWAY_SHUTDOWN)
             raise
         finally:
-            running.client_done(consumed=is_written and not self._has_left and _is_taken(connection))
+            size = running.pump.bytes_out if self.head.body is None else len(self.head.body)
+            is_consumed = is_written and not self._has_left and _is_taken(connection, size)
+            running.client_done(consumed=is_consumed)
             await running.join()
 
     async def _send_pumped(self, send: Send, connection: ClientConnection) -> bool:
@@ -78,9 +87,10 @@ class RelayAnswer(HttpResponseBase):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
         return True
 
-    async def _send_whole(self, body: bytes, send: Send) -> bool:
+    async def _send_whole(self, body: bytes, send: Send, connection: ClientConnection) -> bool:
         pump = self._running.pump
-        pump.begin_write()
+        if len(body) > SLICE_BYTES or connection.unsent():  # else there is nothing that could wait
+            pump.begin_write()
         await self._send_head(send, ((b"content-length", b"%d" % len(body)),), body_follows=True)
         last = 0
         if len(body) > SLICE_BYTES:  # slices, so that the deadline measures a reader and not one big buffer
@@ -103,11 +113,14 @@ class RelayAnswer(HttpResponseBase):
         await send(message)
 
 
-def _is_taken(connection: ClientConnection) -> bool:
-    """Nothing is left with us, and no more in the kernel than may be under way to a reader."""
-    if not connection.can_abort:
-        return True  # such servers tell nothing
-    unacknowledged = connection.unacknowledged()
-    if unacknowledged is None:  # the socket has gone, and what it held with it
+def _is_taken(connection: ClientConnection, size: int) -> bool:
+    """Nothing is left with us, and no more in the kernel than may be under way to a reader.
+
+    size: bytes of the answer, all of them written.
+    """
+    if connection.unsent():
         return False
-    return connection.unsent() == 0 and unacknowledged <= IN_FLIGHT_BYTES
+    if size <= IN_FLIGHT_BYTES or not connection.can_abort:  # other servers tell nothing
+        return True
+    unacknowledged = connection.unacknowledged()  # None: the socket has gone, and what it held with it
+    return unacknowledged is not None and unacknowledged <= IN_FLIGHT_BYTES

@@ -258,7 +258,7 @@ class Attempt:
         self._body = response.stream
         self.marks.headers_at = self.clock.now()
         self.response_status = response.status_code
-        self.headers = response_headers(response.headers.raw)
+        self.headers = response_headers(response.raw_headers)
         if not (200 <= response.status_code < 300 or self._is_not_modified()):
             raise await self._rejection(response.status_code)
 

@@ -3,7 +3,6 @@
 Decides, does no I/O.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import httpx
@@ -20,6 +19,7 @@ from relay.core.types import Channel, RelayFlags, StreamMode, StreamPolicy, Upst
 from relay.core.upstream_kinds import UPSTREAM_KINDS
 from relay.upstream.choices import Choice
 from relay.upstream.modes import Mode, mode_of, policy_of, without_streaming
+from relay.upstream.transports.contract import Target, UpstreamRequest
 
 
 class AttemptPlan(msgspec.Struct, frozen=True):
@@ -82,17 +82,11 @@ def limits_of(request: RelayRequest, channel: Channel, flags: RelayFlags, mode: 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    url: httpx.URL
-    host: tuple[bytes, bytes]
-    """The `Host` field."""
-
-
 @lru_cache(maxsize=2048)
-def _target(kind: str, base_url: str, path: str, query: str) -> _Target:
+def _target(kind: str, base_url: str, path: str, query: str) -> tuple[Target, tuple[bytes, bytes]]:
+    """And the `Host` field."""
     url = httpx.URL(UPSTREAM_KINDS[kind].url(base_url, path, query))
-    return _Target(url, (b"host", url.netloc))
+    return Target.of(url), (b"host", url.netloc)
 
 
 @lru_cache(maxsize=1024)
@@ -101,8 +95,8 @@ def upstream_host(base_url: str) -> str:
     return httpx.URL(base_url).netloc.decode("ascii")
 
 
-def upstream_request(request: RelayRequest, plan: AttemptPlan, secret: str) -> httpx.Request:
-    """The request for the wire, complete: httpx, which is not asked to, would take longer over its defaults.
+def upstream_request(request: RelayRequest, plan: AttemptPlan, secret: str) -> UpstreamRequest:
+    """The request for the wire, complete.
 
     AttemptFailed (nothing sent) when the channel's settings cannot make one.
     """
@@ -111,7 +105,7 @@ def upstream_request(request: RelayRequest, plan: AttemptPlan, secret: str) -> h
     if request.ask.target is not None:
         path, query = request.ask.target.at(model=plan.model_sent, stream=plan.mode.asks_for_stream)
     try:
-        target = _target(channel.kind, channel.base_url, path, query)
+        target, host = _target(channel.kind, channel.base_url, path, query)
         headers = _headers(request, plan, secret)
     except (KeyError, ValueError, httpx.InvalidURL) as error:
         raise AttemptFailed(
@@ -124,10 +118,8 @@ def upstream_request(request: RelayRequest, plan: AttemptPlan, secret: str) -> h
         request_usage=channel.request_stream_usage,
         overrides=channel.parameter_overrides,
     )
-    headers.append(target.host)  # length and coding are the transport's
-    made = httpx.Request(request.method, target.url, headers=headers, stream=httpx.ByteStream(body))
-    made.read()
-    return made
+    headers.append(host)  # length and coding are the transport's
+    return UpstreamRequest(request.method, target, headers, body)
 
 
 def _headers(request: RelayRequest, plan: AttemptPlan, secret: str) -> list[tuple[bytes, bytes]]:

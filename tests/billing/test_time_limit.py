@@ -19,7 +19,7 @@ def limit():
 
 async def exchange(limit: TimeLimit, seconds: float) -> None:
     async with asyncio.timeout(None) as scope:
-        limit.watch(scope)
+        limit.watch(lambda: scope.reschedule(0))
         try:
             await asyncio.sleep(seconds)
         finally:

@@ -25,7 +25,7 @@ from relay.upstream.answer import Head
 from relay.upstream.clock import LoopClock
 from relay.upstream.engine import Engine
 from relay.upstream.running import RunningRequest
-from relay.upstream.transports.contract import EXT_TRACE, BodyStream
+from relay.upstream.transports.contract import EXT_TRACE, BodyStream, UpstreamResponse
 
 _ids = itertools.count(1)
 
@@ -237,8 +237,8 @@ class FakeExchange:
 
     def headers(self, status: int = 200, headers: dict[str, str] | None = None) -> FakeBody:
         self.answered.set_result(
-            httpx.Response(
-                status, headers=SSE if headers is None else headers, stream=self.body, request=self.request
+            UpstreamResponse(
+                status, httpx.Headers(SSE if headers is None else headers).raw, self.body, self.request
             )
         )
         return self.body
@@ -256,7 +256,7 @@ class FakeTransport:
 
     async def start(self) -> None: ...
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx.Request) -> UpstreamResponse:
         exchange = FakeExchange(request, self._clock)
         self.exchanges.append(exchange)
         try:

@@ -35,8 +35,15 @@ class Known(ClientConnection):
 def test_taken_is_what_neither_we_nor_the_kernel_hold(
     unsent: int, unacknowledged: int | None, is_taken: bool
 ) -> None:
-    assert _is_taken(Known(unsent, unacknowledged)) is is_taken
+    assert _is_taken(Known(unsent, unacknowledged), IN_FLIGHT_BYTES + 1) is is_taken
+
+
+@pytest.mark.parametrize(("unsent", "is_taken"), [(0, True), (1, False)])
+def test_an_answer_that_may_be_under_way_whole_is_taken_once_the_kernel_has_it(
+    unsent: int, is_taken: bool
+) -> None:
+    assert _is_taken(Known(unsent, None), IN_FLIGHT_BYTES) is is_taken
 
 
 def test_server_that_tells_nothing_is_believed() -> None:
-    assert _is_taken(ClientConnection(None))
+    assert _is_taken(ClientConnection(None), IN_FLIGHT_BYTES + 1)

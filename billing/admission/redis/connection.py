@@ -9,10 +9,11 @@ import redis.asyncio
 from hiredis import pack_command
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
 from billing.admission.redis.scripts import Script
 from billing.admission.redis.time_limit import TimeLimit
+from billing.admission.redis.wire import Wire
 
 EXCHANGE_TIMEOUT_S = 0.2
 
@@ -43,37 +44,53 @@ class Connection:
             url, protocol=2, socket_timeout=None, socket_connect_timeout=None, retry=Retry(NoBackoff(), 0)
         )
         self._connection = pool.make_connection()
+        self._wire: Wire | None = None
         self._loaded: set[str] = set()
         self._limit = TimeLimit(EXCHANGE_TIMEOUT_S)
 
     async def exchange(self, calls: Calls) -> list[Any]:
         """Errors: RedisError, TimeoutError."""
         try:
-            async with asyncio.timeout(None) as scope:
-                self._limit.watch(scope)
-                return await self._exchange(calls)
+            wire = self._wire
+            if wire is None or wire.is_lost:
+                wire = await self._dial()
+            self._limit.watch(wire.expire)
+            return await self._exchange(wire, calls)
         except BaseException:
-            self._loaded.clear()
-            await cast("Awaitable[None]", self._connection.disconnect(nowait=True))
+            await self._disconnect(nowait=True)
             raise
         finally:
             self._limit.release()
 
     async def aclose(self) -> None:
-        self._loaded.clear()
         self._limit.close()
         with contextlib.suppress(TimeoutError, RedisError):
             async with asyncio.timeout(EXCHANGE_TIMEOUT_S):
-                await cast("Awaitable[None]", self._connection.disconnect())
+                await self._disconnect()
 
-    async def _exchange(self, calls: Calls) -> list[Any]:
+    async def _dial(self) -> Wire:
+        await self._disconnect(nowait=True)
+        async with asyncio.timeout(None) as scope:
+            self._limit.watch(lambda: scope.reschedule(asyncio.get_running_loop().time()))
+            await cast("Awaitable[None]", self._connection.connect())
+        transport: asyncio.Transport = self._connection._writer.transport  # noqa: SLF001  redis-py shows it to nobody
+        wire = self._wire = Wire(transport, transport.get_protocol())
+        transport.set_protocol(wire)
+        return wire
+
+    async def _disconnect(self, *, nowait: bool = False) -> None:
+        self._wire = None
+        self._loaded.clear()
+        await cast("Awaitable[None]", self._connection.disconnect(nowait=nowait))
+
+    async def _exchange(self, wire: Wire, calls: Calls) -> list[Any]:
         loads = self._loads(calls)
-        replies = await self._send([*loads, *(("EVALSHA", script.sha, 1, *rest) for script, rest in calls)])
+        replies = await _sent(wire, [*loads, *(("EVALSHA", script.sha, 1, *rest) for script, rest in calls)])
         del replies[: len(loads)]
         forgotten = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if forgotten:
             # Its scripts were flushed: nothing of these calls has happened.
-            again = await self._send([_eval(*calls[index]) for index in forgotten])
+            again = await _sent(wire, [_eval(*calls[index]) for index in forgotten])
             for index, reply in zip(forgotten, again, strict=True):
                 replies[index] = reply
         return replies
@@ -86,18 +103,10 @@ class Connection:
         self._loaded.update(new)
         return [("SCRIPT", "LOAD", text) for text in new.values()]
 
-    async def _send(self, commands: list[Any]) -> list[Any]:
-        """commands: tuples of `Argument`; hiredis' stub knows tuples of one."""
-        connection = self._connection
-        packed = b"".join([pack_command(command) for command in commands])
-        await connection.send_packed_command(packed, check_health=False)
-        replies: list[Any] = []
-        for _ in commands:
-            try:
-                replies.append(await connection.read_response(disable_decoding=True))
-            except ResponseError as error:
-                replies.append(error)
-        return replies
+
+def _sent(wire: Wire, commands: list[Any]) -> asyncio.Future[list[Any]]:
+    """commands: tuples of `Argument`; hiredis' stub knows tuples of one."""
+    return wire.send(b"".join([pack_command(command) for command in commands]), len(commands))
 
 
 def _eval(script: Script, rest: tuple[Argument, ...]) -> tuple[Argument, ...]:

@@ -32,6 +32,7 @@ from relay.upstream.transports.contract import (
     BodyStream,
     DialTrace,
     RequestOptions,
+    UpstreamResponse,
     request_headers,
 )
 from relay.upstream.transports.http2_transport import Http2Transport
@@ -67,7 +68,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         """Make the session now rather than on the first request. Needs the running loop."""
         self._session(is_fresh=False)
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx.Request) -> UpstreamResponse:
         """Send `request`, return once the response's headers are there. See `contract`."""
         if self._is_closed:
             raise httpx.ConnectError("transport is closed")
@@ -243,7 +244,7 @@ def _payload_of(request: httpx.Request, trace: DialTrace) -> _TracedPayload | No
 
 def _to_httpx(
     request: httpx.Request, response: aiohttp.ClientResponse, payload: _TracedPayload | None
-) -> httpx.Response:
+) -> UpstreamResponse:
     stream = _AiohttpBody(response, payload)
     try:
         return build_response(request, response.status, list(response.raw_headers), stream)

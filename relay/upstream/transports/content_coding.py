@@ -10,7 +10,7 @@ import zlib
 
 import httpx
 
-from relay.upstream.transports.contract import BodyStream, has_no_body
+from relay.upstream.transports.contract import BodyStream, UpstreamResponse, has_no_body
 
 MAX_STEP_BYTES = 262_144
 
@@ -30,7 +30,9 @@ def content_coding(headers: RawHeaders) -> bytes:
 
     Errors: RemoteProtocolError for any other coding or a chain of several.
     """
-    values = [value for name, value in headers if name.lower() == b"content-encoding"]
+    values = [value for name, value in headers if len(name) == 16 and name.lower() == b"content-encoding"]
+    if not values:
+        return b""
     codings = [part.strip().lower() for part in b",".join(values).split(b",")]
     codings = [coding for coding in codings if coding not in _IDENTITY]
     if not codings:
@@ -49,14 +51,14 @@ def without_coding(headers: RawHeaders) -> RawHeaders:
 
 def build_response(
     request: httpx.Request, status: int, headers: RawHeaders, stream: BodyStream
-) -> httpx.Response:
+) -> UpstreamResponse:
     """The httpx response over `stream`, decoded where need be. The caller closes `stream` if this raises.
 
     Errors: RemoteProtocolError for a coding we cannot undo.
     """
     if not has_no_body(request.method, status) and (coding := content_coding(headers)):
         headers, stream = without_coding(headers), DecodedStream(stream, coding)
-    return httpx.Response(status, headers=headers, stream=stream, request=request)
+    return UpstreamResponse(status, headers, stream, request)
 
 
 class DecodedStream(BodyStream):

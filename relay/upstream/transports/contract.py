@@ -17,21 +17,22 @@ Messages name classes, never URLs, addresses or bytes of the exchange.
 Must not import: Django, a concrete transport.
 """
 
-import re
 import time
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Protocol
 
 import httpx
+import msgspec
 
 CONNECT_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 5.0
 KEEPALIVE_IDLE_S = 4.0  # Node closes idle connections after 5 s; shorter means we rarely meet a stale one
 MAX_HEADER_LINE_BYTES = 65_536
 
-_FORBIDDEN = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # LF is counted instead
+_FORBIDDEN = bytes([*range(9), *range(11, 32), 127])  # LF is counted instead, tabs may stand in a value
 
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
@@ -118,16 +119,73 @@ class BodyStream(httpx.AsyncByteStream):
         raise NotImplementedError
 
 
+class Target(msgspec.Struct, frozen=True):
+    """Where a request goes: its URL, and what a transport asks of it. origin: scheme, host in ASCII, port."""
+
+    url: httpx.URL
+    origin: tuple[str, str, int]
+    raw_path: bytes
+
+    @classmethod
+    def of(cls, url: httpx.URL) -> "Target":
+        return cls(url, (url.scheme, url.raw_host.decode("ascii"), port_of(url)), url.raw_path)
+
+
+class UpstreamRequest(httpx.Request):
+    """A request with a body of bytes, given whole: httpx's own constructor would take it apart and copy it.
+
+    raw_headers: names in lower case.
+    """
+
+    def __init__(
+        self, method: str, target: Target, raw_headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> None:
+        # Not super().__init__(): see above.
+        self.method = method
+        self.target = target
+        self.url = target.url
+        self.raw_headers = raw_headers
+        self.extensions = {}
+        self.stream = httpx.ByteStream(body)
+        self._content = body
+
+    @cached_property
+    def headers(self) -> httpx.Headers:  # type: ignore[override]  # lazy here
+        return httpx.Headers(self.raw_headers)
+
+
+class UpstreamResponse(httpx.Response):
+    """A response as a transport read it, whose headers httpx takes apart only for those who ask for them."""
+
+    def __init__(
+        self,
+        status: int,
+        raw_headers: list[tuple[bytes, bytes]],
+        stream: BodyStream,
+        request: httpx.Request,
+    ) -> None:
+        # Not super().__init__(): see above.
+        self.status_code = status
+        self.raw_headers = raw_headers
+        self.stream = stream
+        self._request = request
+        self.extensions, self.history, self.next_request = {}, [], None
+        self.is_closed = self.is_stream_consumed = False
+
+    @cached_property
+    def headers(self) -> httpx.Headers:  # type: ignore[override]  # lazy here
+        return httpx.Headers(self.raw_headers)
+
+
 class RelayTransport(Protocol):
     """The shape all implementations share, for type hints of those who are handed one."""
 
     async def start(self) -> None: ...
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
+    async def handle_async_request(self, request: httpx.Request) -> UpstreamResponse: ...
     async def aclose(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOptions:
+class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     """The `relay.*` extensions of one request, with defaults applied."""
 
     trace: DialTrace
@@ -166,7 +224,7 @@ def header_lines(headers: list[tuple[bytes, bytes]]) -> bytes:
     Errors: LocalProtocolError for names or values that could break out of their line.
     """
     lines = b"\n".join([b"%b: %b" % pair for pair in headers])
-    if _FORBIDDEN.search(lines) or lines.count(b"\n") != len(headers) - 1:
+    if len(lines.translate(None, _FORBIDDEN)) != len(lines) or lines.count(b"\n") != len(headers) - 1:
         raise httpx.LocalProtocolError("control character in a request header")
     return lines
 
@@ -180,7 +238,7 @@ def framed_headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
     headers: list[tuple[bytes, bytes]] = []
     length = b""
     asks_for_coding = False
-    for pair in request.headers.raw:
+    for pair in request.raw_headers if isinstance(request, UpstreamRequest) else request.headers.raw:
         name = pair[0].lower()
         if name == b"content-length":
             length = pair[1]

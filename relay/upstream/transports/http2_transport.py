@@ -26,6 +26,7 @@ from relay.upstream.transports.contract import (
     DialPhase,
     DialTrace,
     RequestOptions,
+    UpstreamResponse,
 )
 
 _UNLIMITED = httpx.Limits(
@@ -43,7 +44,7 @@ class Http2Transport:
 
     async def send(
         self, request: httpx.Request, headers: list[tuple[bytes, bytes]], options: RequestOptions
-    ) -> httpx.Response:
+    ) -> UpstreamResponse:
         """Send `request` with `headers` in place of its own. Errors: see `contract`."""
         await self._guard.check_url(
             request.url, timeout_s=options.connect_timeout_s, may_be_unknown=options.proxy is not None
@@ -185,7 +186,7 @@ def _outgoing(
 
 async def _wrap(
     request: httpx.Request, response: httpx.Response, on_close: Callable[[], Awaitable[None]] | None
-) -> httpx.Response:
+) -> UpstreamResponse:
     stream = _Http2Body(cast("httpx.AsyncByteStream", response.stream), on_close)
     try:
         return build_response(request, response.status_code, response.headers.raw, stream)

@@ -24,9 +24,11 @@ from relay.upstream.transports.contract import (
     KEEPALIVE_IDLE_S,
     AddressRefused,
     RequestOptions,
+    Target,
+    UpstreamRequest,
+    UpstreamResponse,
     framed_headers,
     header_lines,
-    port_of,
 )
 from relay.upstream.transports.httptools_connection import Connection
 from relay.upstream.transports.httptools_exchange import Exchange
@@ -59,16 +61,16 @@ class HttptoolsTransport(httpx.AsyncBaseTransport):
         """Load the trust store now rather than on the first request (20 ms)."""
         self._context()
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx.Request) -> UpstreamResponse:
         """Send `request`, return once the response's headers are there."""
         options = RequestOptions.of(request.extensions, self._connect_timeout_s)
         if options.proxy is not None or options.is_http2:
             return await self._other.handle_async_request(request)
         if self._is_closed:
             raise httpx.ConnectError("transport is closed")
-        head = _head(request)
-        url = request.url
-        key = (url.scheme, url.raw_host.decode("ascii"), port_of(url))
+        target = request.target if isinstance(request, UpstreamRequest) else Target.of(request.url)
+        head = _head(request, target)
+        key = target.origin
         connection = None if options.is_fresh else self._pool.take(key)
         if connection is not None:
             options.trace.mark_connected(reused=True)
@@ -140,7 +142,7 @@ def _default_context() -> ssl.SSLContext:
 
 async def _exchange(
     request: httpx.Request, head: bytes, connection: Connection, options: RequestOptions
-) -> httpx.Response:
+) -> UpstreamResponse:
     """Write the request, wait for the response's head. Any failure or cancellation cuts the connection."""
     exchange = Exchange(request.method, options.trace, asyncio.get_running_loop())
     connection.begin(exchange)
@@ -182,6 +184,6 @@ async def _upload(connection: Connection, exchange: Exchange, head: bytes, reque
         connection.drop()
 
 
-def _head(request: httpx.Request) -> bytes:
+def _head(request: httpx.Request, target: Target) -> bytes:
     lines = header_lines(framed_headers(request)).replace(b"\n", b"\r\n")
-    return b"%b %b HTTP/1.1\r\n%b\r\n\r\n" % (request.method.encode("ascii"), request.url.raw_path, lines)
+    return b"%b %b HTTP/1.1\r\n%b\r\n\r\n" % (request.method.encode("ascii"), target.raw_path, lines)
