@@ -79,8 +79,8 @@ def request_row(outcome: RequestOutcome) -> RelayRequest:
         stream_asked=outcome.stream_asked,
         status=outcome.status,
         started_at=_moment(outcome.started_at),
-        duration_ms=outcome.duration_ms,
-        first_event_ms=outcome.first_event_ms,
+        duration_ms=round(outcome.duration_ms, 3),
+        first_event_ms=_rounded(outcome.first_event_ms),
         request_bytes=outcome.request_bytes,
         response_bytes=outcome.response_bytes,
         message_count=outcome.message_count,
@@ -115,12 +115,12 @@ def attempt_row(
         stream_sent=attempt.stream_sent,
         status=attempt.status,
         started_at=_moment(attempt.started_at) if attempt.started_at else None,
-        connect_ms=attempt.connect_ms,
-        header_ms=attempt.header_ms,
-        first_byte_ms=attempt.first_byte_ms,
-        first_event_ms=attempt.first_event_ms,
+        connect_ms=_rounded(attempt.connect_ms),
+        header_ms=_rounded(attempt.header_ms),
+        first_byte_ms=_rounded(attempt.first_byte_ms),
+        first_event_ms=_rounded(attempt.first_event_ms),
         last_event_at=_moment(attempt.last_event_at) if attempt.last_event_at else None,
-        duration_ms=attempt.duration_ms,
+        duration_ms=round(attempt.duration_ms, 3),
         events=attempt.events,
         bytes=attempt.bytes,
         keepalives=attempt.keepalives,
@@ -175,6 +175,11 @@ def _moment(seconds: float) -> datetime.datetime:
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     except OverflowError as error:
         raise ValueError("a time out of range") from error
+
+
+def _rounded(milliseconds: float | None) -> float | None:
+    """To a microsecond: here, as the gateway has better things to do."""
+    return None if milliseconds is None else round(milliseconds, 3)
 
 
 def _texts(model: type[models.Model], **texts: str) -> dict[str, str]:

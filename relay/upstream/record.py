@@ -181,4 +181,4 @@ def _number(tried: Tried) -> int:
 
 
 def _ms(at: float | None, since: float) -> float | None:
-    return None if at is None else round((at - since) * 1000, 3)
+    return None if at is None else (at - since) * 1000

@@ -99,6 +99,11 @@ class BodyStream(httpx.AsyncByteStream):
 
     sink: Callable[[bytes], bool] | None = None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether `read_some` has its answer already. A transport need not know."""
+        return False
+
     async def read_some(self) -> bytes:
         """Everything that has arrived; waits for the first byte; b"" at the end of the body.
 

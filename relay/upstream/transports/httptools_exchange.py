@@ -61,6 +61,10 @@ class Exchange(BodyStream):
         self._error: httpx.TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def is_ready(self) -> bool:
+        return bool(self._chunks) or self.is_complete or self._error is not None
+
     async def read_some(self) -> bytes:
         while not self._chunks:
             if self._error is not None:
