@@ -25,6 +25,7 @@ from relay.core.dialects.gemini.explode import whole_to_events
 from relay.core.dialects.gemini.framing import JSON_ARRAY, last_element
 from relay.core.dialects.gemini.inspector import GeminiInspector
 from relay.core.dialects.opaque import OpaqueInspector
+from relay.core.dialects.token_counts import inspect_count
 from relay.core.errors import Refusal
 from relay.core.sse import Event
 
@@ -103,7 +104,7 @@ class GeminiCountTokens(_Gemini):
         return request.parse_count(path, query, body)
 
     def inspect_whole(self, body: bytes) -> WholeAnswer:
-        return whole.inspect_count(body)
+        return inspect_count(body, "totalTokens")
 
 
 class GeminiVectors(_Gemini):

@@ -1,4 +1,4 @@
-"""Reads whole answers: generated content, token counts, vectors, pictures; an error inside a 200.
+"""Reads whole answers: generated content, vectors, pictures; an error inside a 200.
 
 Must not build Python objects of vectors and pictures.
 """
@@ -10,16 +10,11 @@ from relay.core.dialects.gemini.chunk import Chunk, NotAChunk, Part, loose_chunk
 from relay.core.dialects.gemini.inspector import is_picture, is_sound
 from relay.core.dialects.gemini.usage import AbsurdUsage, UsageSoFar, reported
 from relay.core.dialects.members import Members, answer_members, is_set, items, value
-from relay.core.dialects.openai_chat.usage import MAX_COUNT, USAGE_ABSURD
+from relay.core.dialects.openai_chat.usage import USAGE_ABSURD
 from relay.core.dialects.upstream_errors import find_error
 from relay.core.usage import TokenUsage
 
 _UNSET = msgspec.UNSET
-_NOT_BILLED = TokenUsage(input=0, output=0)
-
-
-class _Count(msgspec.Struct, rename="camel", gc=False):
-    total_tokens: int
 
 
 class _Picture(msgspec.Struct, rename="camel", gc=False):
@@ -27,7 +22,6 @@ class _Picture(msgspec.Struct, rename="camel", gc=False):
     bytes_base64_encoded: msgspec.Raw | msgspec.UnsetType = _UNSET
 
 
-_read_count = msgspec.json.Decoder(_Count).decode
 _read_picture = msgspec.json.Decoder(_Picture).decode
 
 
@@ -45,20 +39,6 @@ def inspect_whole(body: bytes) -> WholeAnswer:
     if chunk is None or not (chunk.blocked or chunk.candidates or _reports_work(chunk)):
         raise ValueError("no candidates")
     return _answer(chunk)
-
-
-def inspect_count(body: bytes) -> WholeAnswer:
-    """The answer of `countTokens`, which nobody pays for. Raises ValueError when it is none."""
-    try:
-        count = _read_count(body).total_tokens
-    except (msgspec.MsgspecError, RecursionError) as error:
-        failed = _error(body)
-        if failed is not None:
-            return WholeAnswer(error=failed)
-        raise ValueError("no count of tokens") from error
-    if not 0 <= count <= MAX_COUNT:
-        raise ValueError("no count of tokens")
-    return WholeAnswer(usage=_NOT_BILLED)
 
 
 def inspect_vectors(body: bytes) -> WholeAnswer:

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from relay.core.dialects import DIALECTS, OPAQUE, OPENAI_CHAT, dialect_for
+from relay.core.dialects import DIALECTS, OPAQUE, OPENAI_CHAT
 from relay.core.dialects.base import AggregationFailed, EventKind
 from relay.core.errors import Refusal
-from relay.core.path_families import PathFamily
 from relay.core.usage import TokenUsage
 from tests.relay.core.dialects.openai_chat_samples import events_of
 
@@ -30,12 +29,6 @@ def test_the_registry_knows_each_dialect_by_its_name():
     assert {DIALECTS[name].name for name in DIALECTS} == set(DIALECTS)
     assert DIALECTS["openai_chat"] is OPENAI_CHAT
     assert DIALECTS["opaque"] is OPAQUE
-
-
-@pytest.mark.parametrize("family", PathFamily)
-def test_only_chat_is_read_all_else_passes_through(family):
-    expected = OPENAI_CHAT if family is PathFamily.CHAT else OPAQUE
-    assert dialect_for(family) is expected
 
 
 @pytest.mark.parametrize(
