@@ -9,7 +9,11 @@ from collections.abc import Mapping
 import msgspec
 
 _OUTPUT_MEMBERS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
-_MEMBERS = frozenset({"n", "best_of", "prompt", *_OUTPUT_MEMBERS, "generationConfig", "generation_config"})
+LIMIT_MEMBERS = frozenset(
+    {"n", "best_of", "prompt", *_OUTPUT_MEMBERS, "generationConfig", "generation_config"}
+)
+"""All that is looked at."""
+
 _COUNT_MAX = 1_000_000_000
 
 _integer = msgspec.json.Decoder(int | float)
@@ -41,7 +45,7 @@ _NOTHING_ASKED = LimitsAsked()
 
 def limits_asked(fields: Mapping[str, msgspec.Raw]) -> LimitsAsked:
     """fields: top-level members of a request as the client's own bytes."""
-    if _MEMBERS.isdisjoint(fields):
+    if LIMIT_MEMBERS.isdisjoint(fields):
         return _NOTHING_ASKED
     config = _generation_config(fields.get("generationConfig") or fields.get("generation_config"))
     choices = max(_number(fields.get("n")), _number(fields.get("best_of"))) or _whole(config.candidate_count)
