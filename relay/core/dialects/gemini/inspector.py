@@ -8,7 +8,7 @@ Google has run a tool (0xPlaygrounds/rig#2328), or where an imitation puts `STOP
 
 import msgspec
 
-from relay.core.dialects.base import Ask, EventKind, Relayed, StreamFacts, UpstreamError
+from relay.core.dialects.base import TOOL_CALL_INVALID, Ask, EventKind, Relayed, StreamFacts, UpstreamError
 from relay.core.dialects.gemini.chunk import (
     Candidate,
     Chunk,
@@ -40,7 +40,7 @@ class GeminiInspector:
     """`StreamInspector` for generated content."""
 
     __slots__ = (
-        "_array", "_candidates_due", "_finished", "_seen", "_usage", "_usage_is_absurd", "facts",
+        "_array", "_candidates_due", "_finished", "_is_empty", "_seen", "_usage", "_usage_is_absurd", "facts",
     )  # fmt: skip
 
     def __init__(self, ask: Ask) -> None:
@@ -51,6 +51,7 @@ class GeminiInspector:
         self._seen: set[int] = set()
         self._finished: set[int] = set()
         """Without those that went on after their finish."""
+        self._is_empty = True
         self._array = ArrayWriter() if ask.stream_form is JSON_ARRAY else None
 
     def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
@@ -118,7 +119,8 @@ class GeminiInspector:
         return carries
 
     def _read_part(self, part: Part, offset: int) -> bool:
-        """A part that is no text says something by being there."""
+        """True when it carries something, be it only a signature."""
+        self._is_empty = self._is_empty and not says_something(part)
         if part.text is not _UNSET:
             self.facts.received.add(part.text or "")
             return bool(part.text) or part.thought_signature is not _UNSET
@@ -138,7 +140,7 @@ class GeminiInspector:
         if call.partial_args is not _UNSET:
             self.facts.received.add(bytes(call.partial_args).decode("utf-8", "replace"))
         if not is_sound(call):
-            self.facts.add_soft_error("tool_call_invalid", offset)
+            self.facts.add_soft_error(TOOL_CALL_INVALID, offset)
 
     def _read_usage(self, usage: Usage | None, offset: int) -> None:
         """What is absurd is told once: the usage is on every chunk."""
@@ -148,8 +150,7 @@ class GeminiInspector:
             facts.add_soft_error(USAGE_ABSURD, offset)
         if usage is not None:
             self._usage.add(usage)
-        is_empty = facts.every_choice_finished and not facts.received.size and not self._usage.images
-        facts.usage = self._usage.total(is_empty_answer=is_empty)
+        facts.usage = self._usage.total(is_empty_answer=facts.every_choice_finished and self._is_empty)
 
     def _frame(self, event: Event) -> bytes:
         if self._array is not None:
@@ -171,6 +172,11 @@ class GeminiInspector:
                 return self._failed(error)
         self.facts.add_soft_error("not_json", offset)
         return Relayed(EventKind.INVALID, b"")
+
+
+def says_something(part: Part) -> bool:
+    """A part that is no text does so by being there: a picture, a call, with arguments or without."""
+    return part.text is _UNSET or bool(part.text)
 
 
 def is_picture(part: Part) -> bool:

@@ -5,9 +5,9 @@ Must not build Python objects of vectors and pictures.
 
 import msgspec
 
-from relay.core.dialects.base import UpstreamError, WholeAnswer
-from relay.core.dialects.gemini.chunk import Chunk, NotAChunk, Part, loose_chunk, strict_chunk
-from relay.core.dialects.gemini.inspector import is_picture, is_sound
+from relay.core.dialects.base import TOOL_CALL_INVALID, UpstreamError, WholeAnswer
+from relay.core.dialects.gemini.chunk import Chunk, NotAChunk, loose_chunk, strict_chunk
+from relay.core.dialects.gemini.inspector import is_picture, is_sound, says_something
 from relay.core.dialects.gemini.usage import AbsurdUsage, UsageSoFar, reported
 from relay.core.dialects.members import Members, answer_members, is_set, items, value
 from relay.core.dialects.openai_chat.usage import USAGE_ABSURD
@@ -74,18 +74,14 @@ def _answer(chunk: Chunk) -> WholeAnswer:
         usage.add(chunk.usage_metadata)
         soft_errors = (USAGE_ABSURD,) if isinstance(chunk.usage_metadata, AbsurdUsage) else ()
     if not all(part.function_call is None or is_sound(part.function_call) for part in parts):
-        soft_errors = (*soft_errors, "tool_call_invalid")
+        soft_errors = (*soft_errors, TOOL_CALL_INVALID)
     reasons = [chunk.blocked] if chunk.blocked else [each.finish_reason or "" for each in candidates]
     return WholeAnswer(
-        usage=usage.total(is_empty_answer=not any(map(_says_something, parts))),
+        usage=usage.total(is_empty_answer=not any(map(says_something, parts))),
         finish_reasons=tuple(filter(None, reasons)),
         model=chunk.model_version or "",
         soft_errors=soft_errors,
     )
-
-
-def _says_something(part: Part) -> bool:
-    return part.text is _UNSET or bool(part.text)
 
 
 def _reports_work(chunk: Chunk) -> bool:

@@ -138,6 +138,11 @@ def test_a_text_without_a_count_is_no_empty_answer():
     assert observed(said("x") + ended("STOP", prompt=9))[0].facts.usage == TokenUsage(input=9)
 
 
+def test_a_call_without_arguments_is_no_empty_answer():
+    call = chunk(candidate({"functionCall": {"name": "now"}}, finish="STOP"), usage=usage(9))
+    assert observed(call)[0].facts.usage == TokenUsage(input=9)
+
+
 def test_an_unfinished_answer_without_text_is_not_known_to_be_empty():
     assert observed(chunk(candidate({"text": ""})))[0].facts.usage == TokenUsage(input=7)
 
