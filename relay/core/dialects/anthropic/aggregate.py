@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from relay.core.dialects.anthropic.event import NotAnEvent, loose_json
-from relay.core.dialects.base import AggregationFailed
+from relay.core.dialects.base import TOOL_CALL_INVALID, AggregationFailed
 from relay.core.dialects.openai_chat.loose import text, whole_number
 from relay.core.dialects.upstream_errors import find_error
 from relay.core.sse import Event
@@ -139,7 +139,7 @@ def _whole_block(block: _BlockSoFar, *, is_cut: bool) -> dict[str, object] | Non
     except ValueError:
         if is_cut:
             return None
-        raise AggregationFailed("tool_call_invalid") from None
+        raise AggregationFailed(TOOL_CALL_INVALID) from None
     return whole
 
 

@@ -20,14 +20,14 @@ from relay.core.dialects.anthropic.event import (
 from relay.core.dialects.anthropic.repairs import comments_of, named, with_stop_reason
 from relay.core.dialects.anthropic.usage import AbsurdUsage, Usage, UsageSoFar
 from relay.core.dialects.anthropic.whole import CLIENT_TOOL
-from relay.core.dialects.base import EventKind, Relayed, StreamFacts, UpstreamError
+from relay.core.dialects.base import TOOL_CALL_INVALID, EventKind, Relayed, StreamFacts, UpstreamError
 from relay.core.dialects.openai_chat.usage import USAGE_ABSURD
 from relay.core.dialects.upstream_errors import error_from_text, find_error
 from relay.core.sse import Event, encode_event
 from relay.core.tool_calls import ToolCallAssembler
 
 PLAIN_MISSES_ALLOWED = 4
-"""Reads of a stream that were tried as plain text and were something else; then none is tried any more."""
+"""Reads of a stream that began like plain text and could not be decoded so; then none is tried any more."""
 
 MESSAGE_STOP = encode_event(b'{"type":"message_stop"}', "message_stop")
 
@@ -102,6 +102,7 @@ class AnthropicInspector:
             self._plain_misses >= PLAIN_MISSES_ALLOWED
             or not data.startswith(_BEFORE)
             or data[-3:] != b"}\n\n"
+            or b'"partial_json"' in data  # arguments: to decode them here would be in vain
             or self.facts.terminal_seen
         ):
             return 0, 0
@@ -204,7 +205,7 @@ class AnthropicInspector:
         if index in self._open_calls:
             self._open_calls.discard(index)
             if not self._tool_calls.check(index):
-                self.facts.add_soft_error("tool_call_invalid", offset)
+                self.facts.add_soft_error(TOOL_CALL_INVALID, offset)
 
     def _check_calls(self, offset: int) -> None:
         for index in tuple(self._open_calls):

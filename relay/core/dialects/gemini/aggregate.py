@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from relay.core.dialects.base import AggregationFailed
+from relay.core.dialects.base import TOOL_CALL_INVALID, AggregationFailed
 from relay.core.dialects.gemini.chunk import NotAChunk, loose_chunk, loose_json
 from relay.core.dialects.gemini.inspector import is_sound
 from relay.core.dialects.openai_chat.loose import text, whole_number
@@ -75,7 +75,7 @@ class GeminiAggregator:
             self._failure = "upstream_error_event"
             return
         if not all(_has_sound_calls(candidate) for candidate in loose_chunk(event.data).candidates or ()):
-            self._failure = "tool_call_invalid"
+            self._failure = TOOL_CALL_INVALID
             return
         self._take(value)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from relay.core.dialects.base import AggregationFailed
+from relay.core.dialects.base import TOOL_CALL_INVALID, AggregationFailed
 from relay.core.dialects.openai_chat.chunk import NotAChunk, loose_json
 from relay.core.dialects.openai_chat.loose import text, whole_number
 from relay.core.dialects.upstream_errors import find_error
@@ -165,7 +165,7 @@ class OpenAIChatAggregator:
         if so_far.calls:
             valid = self._calls.check(index)
             if not valid and reason not in CUT_REASONS:
-                raise AggregationFailed("tool_call_invalid")
+                raise AggregationFailed(TOOL_CALL_INVALID)
             if valid and reason == "stop":
                 reason = "tool_calls"
             message["tool_calls"] = [_whole_call(so_far.calls[number]) for number in sorted(so_far.calls)]

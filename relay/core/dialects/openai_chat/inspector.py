@@ -6,7 +6,7 @@ no text but the arguments of tool calls that are not yet whole. Must not know ti
 
 import msgspec
 
-from relay.core.dialects.base import Ask, EventKind, Relayed, StreamFacts, UpstreamError
+from relay.core.dialects.base import TOOL_CALL_INVALID, Ask, EventKind, Relayed, StreamFacts, UpstreamError
 from relay.core.dialects.openai_chat.chunk import (
     Choice,
     Chunk,
@@ -31,7 +31,7 @@ MAX_CHOICES = 1_024
 """OpenAI allows 128. Choices beyond it pass, but are not accounted for."""
 
 PLAIN_MISSES_ALLOWED = 4
-"""Reads of a stream that were tried as plain text and were something else; then none is tried any more."""
+"""Reads of a stream that began like plain text and could not be decoded so; then none is tried any more."""
 
 _DONE_DATA = "[DONE]"
 _BETWEEN = b"\n\ndata: "
@@ -84,7 +84,7 @@ class OpenAIChatInspector:
         """The missing `[DONE]`; tool calls of choices that never finished are checked here."""
         facts = self.facts
         if not facts.every_choice_finished and not self._tool_calls.check_all():
-            facts.add_soft_error("tool_call_invalid", self._offset)
+            facts.add_soft_error(TOOL_CALL_INVALID, self._offset)
         return DONE if facts.every_choice_finished and not facts.terminal_seen else b""
 
     def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:
@@ -234,7 +234,7 @@ class OpenAIChatInspector:
         facts = self.facts
         valid = self._tool_calls.check(choice)
         if not valid and choice not in facts.finish_reasons:
-            facts.add_soft_error("tool_call_invalid", offset)
+            facts.add_soft_error(TOOL_CALL_INVALID, offset)
         if reason == "stop" and valid and self._tool_calls.has_calls(choice):
             reason = edits.finish[position] = "tool_calls"
         if choice in self._choices_seen:

@@ -6,7 +6,7 @@ one. A stream without its last event, or with a broken tool call, gives no answe
 
 import msgspec
 
-from relay.core.dialects.base import AggregationFailed
+from relay.core.dialects.base import TOOL_CALL_INVALID, AggregationFailed
 from relay.core.dialects.members import Members, answer_members, items, members, text
 from relay.core.dialects.openai_responses.event import read_item
 from relay.core.dialects.openai_responses.items import CLIENT_TOOL_CALLS, is_whole_call
@@ -54,7 +54,7 @@ class ResponsesAggregator:
         if not text(self._response.get("status")):
             answer["status"] = self._status
         if self._status == "completed" and not all(map(_is_usable, output)):
-            raise AggregationFailed("tool_call_invalid")
+            raise AggregationFailed(TOOL_CALL_INVALID)
         return msgspec.json.encode(answer)
 
 
