@@ -8,13 +8,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from relay.core.usage import MAX_COUNT
+
 _OUTPUT_MEMBERS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 LIMIT_MEMBERS = frozenset(
     {"n", "best_of", "prompt", *_OUTPUT_MEMBERS, "generationConfig", "generation_config"}
 )
 """All that is looked at."""
 
-_COUNT_MAX = 1_000_000_000
 
 _integer = msgspec.json.Decoder(int | float)
 _read_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -96,4 +97,4 @@ def _generation_config(raw: msgspec.Raw | None) -> _GenerationConfig:
 
 
 def _whole(number: float | None) -> int:
-    return int(min(number, _COUNT_MAX)) if number is not None and number >= 1 else 0
+    return int(min(number, MAX_COUNT)) if number is not None and number >= 1 else 0

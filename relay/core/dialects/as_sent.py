@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from relay.core.dialects.base import AggregationFailed, Aggregator, Ask, UpstreamError
+from relay.core.dialects.base import Aggregator, Ask, NoAggregator, UpstreamError
 from relay.core.dialects.json_body import read_top_level
 from relay.core.dialects.openai_chat import errors
 from relay.core.dialects.upstream_errors import parse_error_body
 from relay.core.errors import Refusal
 from relay.core.limits_asked import LIMIT_MEMBERS
-from relay.core.sse import Event
 
 GUARDED = LIMIT_MEMBERS | {
     "model", "stream", "stream_format", "response_format", "input", "size", "quality",
@@ -64,7 +63,7 @@ class AsSent:
         return msgspec.json.encode(fields)
 
     def aggregator(self, ask: Ask) -> Aggregator:
-        return _NoAggregator()
+        return NoAggregator()
 
     def whole_to_events(self, body: bytes, ask: Ask) -> Iterator[bytes]:
         raise ValueError("such an answer has no events")
@@ -77,16 +76,6 @@ class AsSent:
 
     def error_event(self, refusal: Refusal, request_id: str) -> bytes:
         return errors.error_event(refusal, request_id)
-
-
-class _NoAggregator:
-    """Stream policies do not touch these paths; an unasked-for stream cannot become one answer."""
-
-    def add(self, event: Event) -> None:
-        """Nothing is kept."""
-
-    def whole(self) -> bytes:
-        raise AggregationFailed("opaque")
 
 
 def _renamed_in_form(ask: Ask, model: str) -> bytes:

@@ -4,20 +4,16 @@ Free at Anthropic (https://platform.claude.com/docs/en/build-with-claude/token-c
 (https://ai.google.dev/api/tokens); OpenAI names no price. Must not import a dialect.
 """
 
-from typing import Annotated
-
 import msgspec
 
 from relay.core.dialects.base import WholeAnswer
+from relay.core.dialects.counts import Count
 from relay.core.dialects.members import is_set, members, value
 from relay.core.dialects.upstream_errors import find_error
 from relay.core.usage import TokenUsage
 
-_COUNT_MAX = 1_000_000_000
-"""Tokens; no prompt comes near it."""
-
 _NOT_BILLED = TokenUsage(input=0, output=0)
-_read_count = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)]).decode
+_read_count = msgspec.json.Decoder(Count).decode
 
 
 def inspect_count(body: bytes, name: str) -> WholeAnswer:

@@ -9,20 +9,13 @@ Google has run a tool (0xPlaygrounds/rig#2328), or where an imitation puts `STOP
 import msgspec
 
 from relay.core.dialects.base import TOOL_CALL_INVALID, Ask, EventKind, Relayed, StreamFacts, UpstreamError
-from relay.core.dialects.gemini.chunk import (
-    Candidate,
-    Chunk,
-    FunctionCall,
-    NotAChunk,
-    Part,
-    loose_chunk,
-    loose_json,
-    strict_chunk,
-)
+from relay.core.dialects.counts import USAGE_ABSURD
+from relay.core.dialects.gemini.chunk import Candidate, Chunk, FunctionCall, Part, loose_chunk, strict_chunk
 from relay.core.dialects.gemini.framing import JSON_ARRAY, ArrayWriter
 from relay.core.dialects.gemini.repairs import as_plain_frame
 from relay.core.dialects.gemini.usage import AbsurdUsage, Usage, UsageSoFar
-from relay.core.dialects.openai_chat.usage import USAGE_ABSURD
+from relay.core.dialects.loose import Unreadable, loose_json
+from relay.core.dialects.members import value
 from relay.core.dialects.upstream_errors import error_in_event, find_error
 from relay.core.limits_asked import limits_asked
 from relay.core.sse import Event
@@ -61,7 +54,7 @@ class GeminiInspector:
         except (ValueError, RecursionError):
             try:
                 chunk = loose_chunk(event.data)
-            except NotAChunk:
+            except Unreadable:
                 return self._not_a_chunk(event, offset)
         if chunk.error is not _UNSET or event.event == "error" or not chunk.is_known:
             error = _error_in(event)
@@ -166,10 +159,11 @@ class GeminiInspector:
         data = event.data.strip()
         if not data or data == "[DONE]":  # OpenAI's end mark, which some add to their imitations
             return Relayed(EventKind.COMMENT, b"")
-        if event.event == "error" or data.startswith("["):
-            error = error_in_event(data) if event.event == "error" else _error_in_list(data)
-            if error is not None:
-                return self._failed(error)
+        if event.event == "error":
+            return self._failed(error_in_event(data))
+        error = find_error(value(data.encode("utf-8", "replace")))  # in a list
+        if error is not None:
+            return self._failed(error)
         self.facts.add_soft_error("not_json", offset)
         return Relayed(EventKind.INVALID, b"")
 
@@ -216,12 +210,5 @@ def _error_in(event: Event) -> UpstreamError | None:
         return error_in_event(event.data)
     try:
         return find_error(loose_json(event.data))
-    except NotAChunk:
-        return None
-
-
-def _error_in_list(data: str) -> UpstreamError | None:
-    try:
-        return find_error(msgspec.json.decode(data))
-    except (ValueError, RecursionError):
+    except Unreadable:
         return None

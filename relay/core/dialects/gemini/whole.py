@@ -6,11 +6,12 @@ Must not build Python objects of vectors and pictures.
 import msgspec
 
 from relay.core.dialects.base import TOOL_CALL_INVALID, UpstreamError, WholeAnswer
-from relay.core.dialects.gemini.chunk import Chunk, NotAChunk, loose_chunk, strict_chunk
+from relay.core.dialects.counts import USAGE_ABSURD
+from relay.core.dialects.gemini.chunk import Chunk, loose_chunk, strict_chunk
 from relay.core.dialects.gemini.inspector import is_picture, is_sound, says_something
 from relay.core.dialects.gemini.usage import AbsurdUsage, UsageSoFar, reported
+from relay.core.dialects.loose import Unreadable
 from relay.core.dialects.members import Members, answer_members, is_set, items, value
-from relay.core.dialects.openai_chat.usage import USAGE_ABSURD
 from relay.core.dialects.upstream_errors import find_error
 from relay.core.usage import TokenUsage
 
@@ -97,7 +98,7 @@ def _chunk(body: bytes) -> Chunk | None:
         pass
     try:
         return loose_chunk(body.decode())
-    except NotAChunk:
+    except Unreadable:
         if body.lstrip()[:1] == b"[":
             return None
         raise

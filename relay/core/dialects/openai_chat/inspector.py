@@ -7,25 +7,27 @@ no text but the arguments of tool calls that are not yet whole. Must not know ti
 import msgspec
 
 from relay.core.dialects.base import TOOL_CALL_INVALID, Ask, EventKind, Relayed, StreamFacts, UpstreamError
+from relay.core.dialects.blocks import comments_of, passed, without_id_and_retry
+from relay.core.dialects.counts import USAGE_ABSURD
+from relay.core.dialects.loose import Unreadable, loose_json
 from relay.core.dialects.openai_chat.chunk import (
     Choice,
     Chunk,
     Delta,
-    NotAChunk,
     ToolCallFragment,
     answer_id,
     carries_more,
     loose_chunk,
-    loose_json,
     strict_chunk,
     strict_chunks,
 )
-from relay.core.dialects.openai_chat.repairs import Edits, comments_of, edited, without_id_and_retry
+from relay.core.dialects.openai_chat.repairs import Edits, edited
 from relay.core.dialects.openai_chat.request import choices_asked
-from relay.core.dialects.openai_chat.usage import USAGE_ABSURD, AbsurdUsage, Usage, merged, normalised
-from relay.core.dialects.upstream_errors import error_from_text, find_error
+from relay.core.dialects.openai_chat.usage import AbsurdUsage, Usage, normalised
+from relay.core.dialects.upstream_errors import error_in_event, find_error
 from relay.core.sse import DONE, Event
 from relay.core.tool_calls import ToolCallAssembler
+from relay.core.usage import merged
 
 MAX_CHOICES = 1_024
 """OpenAI allows 128. Choices beyond it pass, but are not accounted for."""
@@ -62,13 +64,13 @@ class OpenAIChatInspector:
     def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
         """See `StreamInspector`. Errors and what is INVALID are withheld: the relay tells its own."""
         if event.event == "error" and event.has_data:
-            return self._failed(_named_error(event.data))
+            return self._failed(error_in_event(event.data))
         try:
             chunk = strict_chunk(event.data)
         except (ValueError, RecursionError):
             try:
                 chunk = loose_chunk(event.data)
-            except NotAChunk:
+            except Unreadable:
                 return self._not_a_chunk(event, offset)
         choices = chunk.choices
         if not choices or chunk.error is not _UNSET:
@@ -259,9 +261,7 @@ class OpenAIChatInspector:
                 return edited(event, edits)
             except (ValueError, LookupError, TypeError, RecursionError):
                 self.facts.add_soft_error("repair_failed", offset)
-        if event.id or event.retry is not None:
-            return without_id_and_retry(event.raw)
-        return event.raw
+        return passed(event)
 
     def _failed(self, error: UpstreamError) -> Relayed:
         if self.facts.error is None:
@@ -293,13 +293,5 @@ def _text_of(delta: Delta) -> str:
 def _error_in(data: str) -> UpstreamError | None:
     try:
         return find_error(loose_json(data))
-    except NotAChunk:
+    except Unreadable:
         return None
-
-
-def _named_error(data: str) -> UpstreamError:
-    try:
-        value = loose_json(data)
-    except NotAChunk:
-        return error_from_text(data)
-    return find_error(value) or find_error({"error": value}) or error_from_text("")

@@ -7,7 +7,8 @@ one. A stream without its last event, or with a broken tool call, gives no answe
 import msgspec
 
 from relay.core.dialects.base import TOOL_CALL_INVALID, AggregationFailed
-from relay.core.dialects.members import Members, answer_members, items, members, text
+from relay.core.dialects.loose import whole_number
+from relay.core.dialects.members import Members, answer_members, items, members, text, value
 from relay.core.dialects.openai_responses.event import read_item
 from relay.core.dialects.openai_responses.items import CLIENT_TOOL_CALLS, is_whole_call
 from relay.core.sse import Event
@@ -71,7 +72,10 @@ def _typed(event: Event) -> _Typed:
         return _Typed()
     null = msgspec.Raw(b"null")
     return _Typed(
-        type=text(loose.get("type")), item=loose.get("item", null), response=loose.get("response", null)
+        type=text(loose.get("type")),
+        output_index=whole_number(value(loose.get("output_index"))),
+        item=loose.get("item", null),
+        response=loose.get("response", null),
     )
 
 

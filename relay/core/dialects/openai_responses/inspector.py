@@ -10,15 +10,10 @@ lines, blocks without data, frames that are not JSON, and whatever follows the l
 import msgspec
 
 from relay.core.dialects.base import TOOL_CALL_INVALID, EventKind, StreamFacts, UpstreamError
-from relay.core.dialects.openai_chat.repairs import comments_of, passed
+from relay.core.dialects.blocks import comments_of, passed
+from relay.core.dialects.loose import Unreadable
 from relay.core.dialects.openai_chat.usage import usage_from_raw
-from relay.core.dialects.openai_responses.event import (
-    NotAPayload,
-    Payload,
-    Response,
-    read_payload,
-    strict_payloads,
-)
+from relay.core.dialects.openai_responses.event import Payload, Response, read_payload, strict_payloads
 from relay.core.dialects.openai_responses.items import ANNOUNCED_ONLY, OutputItems, is_run_upstream, text_of
 from relay.core.dialects.openai_responses.whole import failure_of, finish_reason
 from relay.core.dialects.upstream_errors import error_in_event
@@ -83,7 +78,7 @@ class ResponsesInspector:
             return _COMMENT, b""
         try:
             payload = read_payload(event.data)
-        except NotAPayload:
+        except Unreadable:
             return self._not_a_payload(event, offset)
         kind = payload.type or (event.event if event.event != "message" else "")
         if payload.has_error or kind == "error" or payload.object == "error":

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from relay.core.dialects.gemini import GEMINI, GEMINI_COUNT_TOKENS, GEMINI_PREDICT, GEMINI_VECTORS
-from relay.core.dialects.openai_chat.usage import MAX_COUNT
-from relay.core.usage import TokenUsage
+from relay.core.usage import MAX_COUNT, TokenUsage
 from tests.relay.core.dialects.gemini_samples import (
     candidate,
     chunk,
