@@ -3,8 +3,6 @@
 A call stands under `/v1` as well: google-genai asks there unless told otherwise.
 """
 
-from urllib.parse import parse_qs
-
 import orjson
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -12,11 +10,11 @@ from django.urls import register_converter
 from django.urls.converters import StringConverter
 from ninja import Router
 
+from gateway.api.query import count_asked, query_of
 from gateway.api.visible_models import visible_models
 from gateway.front.request import client_request
 from gateway.relay_flow import relay, unknown_model
 from relay.core.dialects.gemini import GEMINI, VERBS, dialect_of
-from relay.core.errors import Refusal
 
 router = Router()
 
@@ -55,12 +53,15 @@ async def model_detail(request: HttpRequest, model_id: str) -> HttpResponse:
 
 
 def model_page(request: HttpRequest) -> HttpResponse:
-    """The page that `pageSize` (1 to 1000) and `pageToken` (a model's name) ask for. Raises Refusal 400."""
-    query = parse_qs(client_request(request).scope["query_string"].decode("ascii", "replace"))
+    """The page that `pageSize` (1000 at most) and `pageToken` (a model's name) ask for.
+
+    Raises Refusal 400 for a size below 1.
+    """
+    query = query_of(request)
     models = visible_models(request, GEMINI.name)
     if token := query.get("pageToken"):
         models = [model for model in models if model > token[-1]]
-    size = _page_size(query.get("pageSize"))
+    size = min(count_asked(query, "pageSize") or _DEFAULT_PAGE, _LARGEST_PAGE)
     page: dict[str, object] = {"models": list(map(_entry, models[:size]))}
     if len(models) > size:
         page["nextPageToken"] = models[size - 1]
@@ -83,15 +84,6 @@ def _entry(model: str) -> dict[str, object]:
         "displayName": model,
         "supportedGenerationMethods": _METHODS,
     }
-
-
-def _page_size(given: list[str] | None) -> int:
-    if given is None:
-        return _DEFAULT_PAGE
-    text = given[-1]
-    if not (text.isascii() and text.isdecimal() and int(text[:5]) >= 1):
-        raise Refusal(400, "'pageSize' must be a number of 1 or more.", param="pageSize")
-    return min(int(text[:5]), _LARGEST_PAGE)
 
 
 def _json(value: object) -> HttpResponse:

@@ -4,13 +4,13 @@ In OpenAI's form, and in Anthropic's or Google's for whoever sends what their SD
 """
 
 import time
-from urllib.parse import parse_qs
 
 import orjson
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
 from gateway.api import gemini
+from gateway.api.query import Query, count_asked, query_of
 from gateway.api.visible_models import visible_models
 from gateway.front.request import client_request
 from gateway.relay_flow import unknown_model
@@ -50,13 +50,13 @@ def _anthropic_entry(model: str) -> dict[str, object]:
 
 def _anthropic_page(request: HttpRequest, models: list[str]) -> dict[str, object]:
     """All, or the page that `limit` (1 to 1000), `after_id` and `before_id` ask for. Raises Refusal 400."""
-    query = parse_qs(client_request(request).scope["query_string"].decode())
+    query = query_of(request)
     if after := query.get("after_id"):
         models = [model for model in models if model > after[-1]]
     before = query.get("before_id")
     if before:
         models = [model for model in models if model < before[-1]]
-    limit = _limit(query.get("limit")) or len(models)
+    limit = _limit(query) or len(models)
     page = models[-limit:] if before else models[:limit]
     return {
         "data": list(map(_anthropic_entry, page)),
@@ -66,13 +66,11 @@ def _anthropic_page(request: HttpRequest, models: list[str]) -> dict[str, object
     }
 
 
-def _limit(given: list[str] | None) -> int | None:
-    if given is None:
-        return None
-    text = given[-1]
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:5]) <= _MAX_LIMIT):
-        raise Refusal(400, f"'limit' must be a number from 1 to {_MAX_LIMIT}.", param="limit")
-    return int(text)
+def _limit(query: Query) -> int | None:
+    limit = count_asked(query, "limit")
+    if limit is not None and limit > _MAX_LIMIT:
+        raise Refusal(400, f"'limit' must be at most {_MAX_LIMIT}.", code="invalid_value", param="limit")
+    return limit
 
 
 def _json(value: object) -> HttpResponse:

@@ -6,7 +6,7 @@ from ninja import Router
 
 from gateway.relay_flow import relay
 from relay.core.dialects.openai_responses import OPENAI_RESPONSES
-from relay.core.dialects.openai_responses.actions import RESPONSES_ACTIONS
+from relay.core.dialects.openai_responses.actions import RESPONSES_ACTIONS, RESPONSES_INPUT_TOKENS
 
 router = Router()
 
@@ -18,6 +18,10 @@ async def responses(request: HttpRequest) -> HttpResponseBase:
 
 
 @router.post("/v1/responses/compact")
-@router.post("/v1/responses/input_tokens")
-async def responses_actions(request: HttpRequest) -> HttpResponseBase:
+async def compact(request: HttpRequest) -> HttpResponseBase:
     return await relay(request, RESPONSES_ACTIONS)
+
+
+@router.post("/v1/responses/input_tokens")
+async def input_tokens(request: HttpRequest) -> HttpResponseBase:
+    return await relay(request, RESPONSES_INPUT_TOKENS)

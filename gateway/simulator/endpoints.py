@@ -19,7 +19,7 @@ from gateway.simulator.shapes.images import Images
 from gateway.simulator.shapes.openai_chat import OpenAIChat
 from gateway.simulator.shapes.openai_completions import OpenAICompletions
 from gateway.simulator.shapes.openai_errors import OpenAIErrors
-from gateway.simulator.shapes.openai_responses import OpenAIResponses
+from gateway.simulator.shapes.openai_responses import OpenAIInputTokens, OpenAIResponses
 from gateway.simulator.shapes.passthrough import PassThrough
 from gateway.simulator.shapes.vectors import Embeddings, Moderations, Rerank
 
@@ -34,6 +34,7 @@ _SHAPES: dict[str, Shape] = {
     "/chat/completions": OpenAIChat(),
     "/completions": OpenAICompletions(),
     "/responses": OpenAIResponses(),
+    "/responses/input_tokens": OpenAIInputTokens(),
     "/messages": AnthropicMessages(),
     "/messages/count_tokens": AnthropicCountTokens(),
     "/embeddings": Embeddings(),

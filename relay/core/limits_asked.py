@@ -8,9 +8,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from relay.core.usage import MAX_COUNT
+
 _OUTPUT_MEMBERS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
-_MEMBERS = frozenset({"n", "best_of", "prompt", *_OUTPUT_MEMBERS, "generationConfig", "generation_config"})
-_COUNT_MAX = 1_000_000_000
+LIMIT_MEMBERS = frozenset(
+    {"n", "best_of", "prompt", *_OUTPUT_MEMBERS, "generationConfig", "generation_config"}
+)
+"""All that is looked at."""
+
 
 _integer = msgspec.json.Decoder(int | float)
 _read_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -41,7 +46,7 @@ _NOTHING_ASKED = LimitsAsked()
 
 def limits_asked(fields: Mapping[str, msgspec.Raw]) -> LimitsAsked:
     """fields: top-level members of a request as the client's own bytes."""
-    if _MEMBERS.isdisjoint(fields):
+    if LIMIT_MEMBERS.isdisjoint(fields):
         return _NOTHING_ASKED
     config = _generation_config(fields.get("generationConfig") or fields.get("generation_config"))
     choices = max(_number(fields.get("n")), _number(fields.get("best_of"))) or _whole(config.candidate_count)
@@ -92,4 +97,4 @@ def _generation_config(raw: msgspec.Raw | None) -> _GenerationConfig:
 
 
 def _whole(number: float | None) -> int:
-    return int(min(number, _COUNT_MAX)) if number is not None and number >= 1 else 0
+    return int(min(number, MAX_COUNT)) if number is not None and number >= 1 else 0

@@ -2,6 +2,10 @@
 
 import msgspec
 
+MAX_COUNT = 1_000_000_000
+"""Tokens; a hundred times the largest context window on sale. More is no count but a broken upstream, and
+would be charged for."""
+
 
 class TokenUsage(msgspec.Struct, frozen=True, gc=False):
     """Counts in tokens, normalised over dialects: `input` is the whole prompt and includes `cached_input`

@@ -127,6 +127,13 @@ class TestResponses:
         assert raised.value.code == "unsupported_parameter"
         assert gateway.simulator.requests == []
 
+    async def test_counting_tokens_is_free(self, gateway, sdk):
+        raw = await sdk.responses.input_tokens.with_raw_response.count(model="echo", input=QUESTION)
+        assert raw.parse().input_tokens == 5
+        row = await recorded(gateway, raw)
+        assert (row.dialect, row.end_reason) == ("openai_responses_input_tokens", "completed")
+        assert (row.usage.input, row.usage.output) == (0, 0)
+
     async def test_stored_responses_are_nobodys_yet(self, sdk):
         with pytest.raises(openai.NotFoundError):
             await sdk.responses.retrieve("resp_1")

@@ -74,6 +74,31 @@ async def test_another_groups_channel_is_not_there(listed):
     assert listed.simulator.requests == []
 
 
+SIZES = [
+    ("", 200),
+    ("=1", 200),
+    ("=0001", 200),
+    ("=0", 400),
+    ("=-1", 400),
+    ("=x", 400),
+    ("=%D9%A3", 400),
+    ("=00001" + "9" * 5_000, 400),
+]
+
+
+@pytest.mark.parametrize(("size", "status"), SIZES)
+async def test_the_size_of_an_anthropic_page(listed, size, status):
+    heard = await listed.ask("GET", f"/v1/models?limit{size}", ("anthropic-version", "2023-06-01"))
+    assert heard.status == status
+
+
+@pytest.mark.parametrize(("size", "status"), [*SIZES[:-1], ("=00001" + "9" * 5_000, 200)])
+async def test_the_size_of_a_gemini_page(listed, size, status):
+    """More than a page holds is a whole one."""
+    heard = await listed.ask("GET", f"/v1beta/models?pageSize{size}")
+    assert heard.status == status
+
+
 async def test_head_has_no_body_and_does_not_hang(listed):
     heard = await listed.ask("HEAD", "/v1/models")
     whole = await listed.ask("GET", "/v1/models")

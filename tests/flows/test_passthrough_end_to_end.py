@@ -1,6 +1,7 @@
 """`/v1/{anything}`: the same bytes on both sides, nothing that is not theirs, and no way round the routes."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -276,6 +277,16 @@ WITHHELD = [
 async def test_objects_of_the_shared_account_do_not_pass(gateway, method, target):
     heard = await gateway.ask(method, target, body=b"{}" if method == "POST" else b"")
     assert heard.status in {404, 405}, "405 where the path is one of ours"
+    assert gateway.simulator.requests == []
+
+
+@pytest.mark.parametrize(
+    "target", ["/v1/responses/", "/v1/Responses", "/v1/openai/responses", "/v1/responses/novel"]
+)
+async def test_another_spelling_of_responses_names_no_stored_object_either(gateway, target):
+    heard = await gateway.ask("POST", target, body=b'{"model":"echo","previous_response_id":"resp_1"}')
+    assert heard.status == 400
+    assert json.loads(heard.body)["error"]["param"] == "previous_response_id"
     assert gateway.simulator.requests == []
 
 

@@ -1,7 +1,9 @@
-"""POST /v1/responses: OpenAI's Responses API (response object and streaming events).
+"""POST /v1/responses and /v1/responses/input_tokens, after OpenAI's Responses API and its streaming events.
 
 Must not import: Django, aiohttp.
 """
+
+from dataclasses import replace
 
 from gateway.simulator.answer import Answer, Ask, Finish, ToolCall, ToolSpec
 from gateway.simulator.faults import Fault
@@ -66,6 +68,19 @@ class OpenAIResponses(OpenAIErrors):
             "param": fault.param,
         }
         return _event(Part.ERROR, "error", **details, sequence_number=0)
+
+
+class OpenAIInputTokens(OpenAIResponses):
+    """Token counting: one number, never streamed."""
+
+    def ask(self, received: Received) -> Ask:
+        """Read the request; nothing in it raises."""
+        return replace(super().ask(received), stream=False)
+
+    def whole(self, answer: Answer) -> Payload:
+        """The form without streaming."""
+        count = answer.ask.prompt_tokens
+        return Payload(json={"object": "response.input_tokens", "input_tokens": count})
 
 
 def response_object(answer: Answer, *, status: str, items: list[JsonObject]) -> JsonObject:

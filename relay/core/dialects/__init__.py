@@ -13,7 +13,7 @@ from relay.core.dialects.openai_chat import OPENAI_CHAT
 from relay.core.dialects.openai_completions import OPENAI_COMPLETIONS
 from relay.core.dialects.openai_json import IMAGES, SPEECH, TRANSCRIPTIONS, VECTORS
 from relay.core.dialects.openai_responses import OPENAI_RESPONSES
-from relay.core.dialects.openai_responses.actions import RESPONSES_ACTIONS
+from relay.core.dialects.openai_responses.actions import RESPONSES_ACTIONS, RESPONSES_INPUT_TOKENS
 
 DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect
@@ -21,6 +21,7 @@ DIALECTS: Mapping[str, Dialect] = {
         OPENAI_CHAT,
         OPENAI_RESPONSES,
         RESPONSES_ACTIONS,
+        RESPONSES_INPUT_TOKENS,
         OPENAI_COMPLETIONS,
         VECTORS,
         IMAGES,
@@ -32,10 +33,3 @@ DIALECTS: Mapping[str, Dialect] = {
         OPAQUE,
     )
 }
-
-_BY_FAMILY: Mapping[str, Dialect] = {"chat": OPENAI_CHAT, "chat/completions": OPENAI_CHAT}
-
-
-def dialect_for(path_family: str) -> Dialect:
-    """The dialect a path family speaks; what is not known passes through unread."""
-    return _BY_FAMILY.get(path_family, OPAQUE)

@@ -4,19 +4,25 @@ Must not know what a body asks for.
 """
 # ruff: noqa: ARG002 - the signatures are the protocols', whether all of it is needed here or not
 
+import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from relay.core.dialects.base import AggregationFailed, Aggregator, Ask, UpstreamError
+from relay.core.dialects.base import Aggregator, Ask, NoAggregator, UpstreamError
 from relay.core.dialects.json_body import read_top_level
 from relay.core.dialects.openai_chat import errors
 from relay.core.dialects.upstream_errors import parse_error_body
 from relay.core.errors import Refusal
-from relay.core.sse import Event
+from relay.core.limits_asked import LIMIT_MEMBERS
 
-GUARDED = ("model", "stream", "n")
-"""Members that access, price and timers hang on: of these the upstream must read what we read."""
+GUARDED = LIMIT_MEMBERS | {
+    "model", "stream", "stream_format", "response_format", "input", "size", "quality",
+}  # fmt: skip
+"""Members that access, price, holds and timers hang on: of these the upstream must read what we read."""
+
+_ESCAPED_NAME = re.compile(rb"\\u00(?:[67]|5[fF]|43)")
+"""A letter of a guarded name as an escape: lower case, `_`, `C`."""
 
 
 def read_as_sent(body: bytes) -> tuple[dict[str, msgspec.Raw], bytes]:
@@ -26,11 +32,12 @@ def read_as_sent(body: bytes) -> tuple[dict[str, msgspec.Raw], bytes]:
     that also occurs deeper down only costs the writing anew.
     """
     fields = read_top_level(body)
-    has_escaped_letters = b"\\u006" in body or b"\\u007" in body
-    for name in GUARDED:
-        if name in fields and (has_escaped_letters or body.count(f'"{name}"'.encode()) > 1):
-            return fields, msgspec.json.encode(fields)
-    return fields, body
+    anew = msgspec.json.encode(fields)
+    if len(anew) == len(body):  # neither white space nor a second member was left out: they are the same
+        return fields, body
+    guarded = GUARDED & fields.keys()
+    is_repeated = any(body.count(f'"{name}"'.encode()) > 1 for name in guarded)
+    return fields, anew if guarded and (is_repeated or _ESCAPED_NAME.search(body)) else body
 
 
 class AsSent:
@@ -56,7 +63,7 @@ class AsSent:
         return msgspec.json.encode(fields)
 
     def aggregator(self, ask: Ask) -> Aggregator:
-        return _NoAggregator()
+        return NoAggregator()
 
     def whole_to_events(self, body: bytes, ask: Ask) -> Iterator[bytes]:
         raise ValueError("such an answer has no events")
@@ -69,16 +76,6 @@ class AsSent:
 
     def error_event(self, refusal: Refusal, request_id: str) -> bytes:
         return errors.error_event(refusal, request_id)
-
-
-class _NoAggregator:
-    """Stream policies do not touch these paths; an unasked-for stream cannot become one answer."""
-
-    def add(self, event: Event) -> None:
-        """Nothing is kept."""
-
-    def whole(self) -> bytes:
-        raise AggregationFailed("opaque")
 
 
 def _renamed_in_form(ask: Ask, model: str) -> bytes:

@@ -153,6 +153,16 @@ class Aggregator(Protocol):
         ...
 
 
+class NoAggregator:
+    """Of answers that are never streamed: a stream that nobody asked for cannot become one of them."""
+
+    def add(self, event: Event) -> None:
+        """Nothing is kept."""
+
+    def whole(self) -> bytes:
+        raise AggregationFailed("not_streamed")
+
+
 class StreamForm(msgspec.Struct, frozen=True):
     """How a stream is written for the client. keepalive: bytes that its clients skip between two events."""
 

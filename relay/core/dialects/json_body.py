@@ -1,8 +1,9 @@
 """Reads a client's JSON body: strict, in bounded time, without building the prompt as Python objects.
 
-One reading serves policy, billing and forwarding. A dialect sends on what it re-encodes from these
-fields and never the client's bytes: with `{"model": "cheap", "model": "dear"}` a gateway that checks
-one and an upstream that obeys the other would otherwise disagree. Must not import a dialect.
+One reading serves policy, billing and forwarding: with `{"model": "cheap", "model": "dear"}` a gateway that
+checks one and an upstream that obeys the other would otherwise disagree. So a dialect sends on what it writes
+anew from these fields; one that sends the client's bytes does so where that is the same, see
+`as_sent.read_as_sent`. Must not import a dialect.
 """
 
 import re

@@ -18,13 +18,10 @@ from relay.core.dialects.base import (
     StreamInspector,
     WholeAnswer,
 )
+from relay.core.dialects.members import members, text
 from relay.core.dialects.openai_chat.usage import usage_from_raw
 from relay.core.dialects.request_fields import MAX_MODEL_CHARS
 from relay.core.sse import Event
-
-_read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_read_text = msgspec.json.Decoder(str).decode
-_read_flag = msgspec.json.Decoder(bool).decode
 
 
 class Opaque(AsSent):
@@ -41,7 +38,8 @@ class Opaque(AsSent):
         if body.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] != b"{":
             return Ask(model="", body=body, is_raw=True)
         fields, body = read_as_sent(body)
-        return Ask(model=_model(fields), stream=_stream(fields), fields=fields, body=body, is_raw=True)
+        stream = bytes(fields.get("stream", b"")) == b"true"
+        return Ask(model=_model(fields), stream=stream, fields=fields, body=body, is_raw=True)
 
     def stream_inspector(self, ask: Ask) -> StreamInspector:
         return OpaqueInspector()
@@ -50,12 +48,9 @@ class Opaque(AsSent):
         """Usage and model where the body has them in OpenAI's places. Never raises."""
         if body[:64].lstrip()[:1] != b"{":
             return WholeAnswer()
-        try:
-            members = _read_members(body)
-        except (ValueError, RecursionError):
-            return WholeAnswer()
-        reported = usage_from_raw(members.get("usage"))
-        return WholeAnswer(usage=reported.tokens, model=_model(members), soft_errors=reported.soft_errors)
+        answer = members(msgspec.Raw(body))
+        reported = usage_from_raw(answer.get("usage"))
+        return WholeAnswer(usage=reported.tokens, model=_model(answer), soft_errors=reported.soft_errors)
 
 
 class OpaqueInspector:
@@ -80,18 +75,8 @@ class OpaqueInspector:
 
 
 def _model(fields: Mapping[str, msgspec.Raw]) -> str:
-    try:
-        model = _read_text(fields["model"])
-    except (KeyError, msgspec.MsgspecError):
-        return ""
+    model = text(fields.get("model"))
     return model if len(model) <= MAX_MODEL_CHARS else ""
-
-
-def _stream(fields: Mapping[str, msgspec.Raw]) -> bool:
-    try:
-        return _read_flag(fields["stream"])
-    except (KeyError, msgspec.MsgspecError):
-        return False
 
 
 OPAQUE = Opaque()

@@ -26,6 +26,19 @@ def missing(param: str) -> Refusal:
     return Refusal(400, f"'{param}' is required.", code="missing_required_parameter", param=param)
 
 
+def stored_object(param: str, instead: str) -> Refusal:
+    """For what names an object that an upstream keeps: one account of the operator's serves many tenants, and
+    nobody remembers yet which of them an id belongs to. instead: a sentence.
+    """
+    return Refusal(
+        400,
+        f"'{param}' is not available: it names an object stored at the upstream, and this gateway does not "
+        f"keep track of whose it is. {instead}",
+        code="unsupported_parameter",
+        param=param,
+    )
+
+
 def given(fields: Fields, name: str) -> msgspec.Raw | None:
     """The member's bytes; None when it is absent or null."""
     raw = fields.get(name)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from relay.core.dialects.base import UpstreamError
+from relay.core.dialects.loose import Unreadable, loose_value
 
 MAX_MESSAGE_CHARS = 1_000
 _MAX_WORD_CHARS = 100
@@ -82,7 +83,7 @@ def _minimax_error(value: Mapping[object, object]) -> UpstreamError | None:
     return UpstreamError(message=message, kind="base_resp", code=_word(reply.get("status_code")))
 
 
-def error_from_text(text: str) -> UpstreamError:
+def _error_from_text(text: str) -> UpstreamError:
     """An event that is named an error but whose data is plain text."""
     return UpstreamError(message=_cut(text) or _NO_TEXT, kind="error")
 
@@ -90,10 +91,10 @@ def error_from_text(text: str) -> UpstreamError:
 def error_in_event(data: str) -> UpstreamError:
     """An event that says of itself that it is an error, in whatever shape."""
     try:
-        value: object = _decode(data)
-    except (ValueError, RecursionError):
-        return error_from_text(data if data.lstrip()[:1] not in "{[" else "")
-    return find_error(value) or find_error({"error": value}) or error_from_text("")
+        value = loose_value(data)
+    except Unreadable:
+        return _error_from_text(data if data.lstrip()[:1] not in "{[" else "")
+    return find_error(value) or find_error({"error": value}) or _error_from_text("")
 
 
 def _from_members(members: Mapping[object, object], status: int | None) -> UpstreamError:

@@ -7,7 +7,8 @@ class OpenAIKind:
     name = "openai"
     default_headers: tuple[tuple[bytes, bytes], ...] = ()
     dialects = frozenset(
-        {"openai_chat", "openai_responses", "openai_responses_actions", "openai_completions"}
+        {"openai_chat", "openai_completions"}
+        | {"openai_responses", "openai_responses_actions", "openai_responses_input_tokens"}
         | {"openai_vectors", "openai_images", "openai_speech", "openai_transcriptions", "opaque"}
     )
 

@@ -11,11 +11,9 @@ import msgspec
 
 from relay.core.upstream_kinds.openai import OpenAIKind
 from relay.core.url_guard import join_url
-from relay.core.usage import TokenUsage
+from relay.core.usage import MAX_COUNT, TokenUsage
 
 _PATH = "/v1/generation"
-_COUNT_MAX = 1_000_000_000
-"""Tokens. More is no count but a mistake, and would be charged for."""
 
 
 class _Generation(msgspec.Struct):
@@ -73,7 +71,7 @@ def _count(value: float | None) -> int | None:
     """None for null. Errors: ValueError for what is no count."""
     if value is None:
         return None
-    if not (0 <= value <= _COUNT_MAX and value.is_integer()):
+    if not (0 <= value <= MAX_COUNT and value.is_integer()):
         raise ValueError("no count")
     return int(value)
 

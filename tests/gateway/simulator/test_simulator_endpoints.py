@@ -197,6 +197,12 @@ async def test_anthropic_tool_use(simulator: Simulator):
     assert heard.json["stop_reason"] == "tool_use"
 
 
+async def test_openai_counts_input_tokens(simulator: Simulator):
+    asked = {"model": "echo", "input": "a b c", "instructions": "be brief", "stream": True}
+    heard = await hear(simulator, "/v1/responses/input_tokens", asked)
+    assert heard.json == {"object": "response.input_tokens", "input_tokens": 5}
+
+
 async def test_anthropic_count_tokens(simulator: Simulator):
     heard = await hear(simulator, "/v1/messages/count_tokens", chat("echo", system="be brief"))
     assert heard.json == {"input_tokens": 7}

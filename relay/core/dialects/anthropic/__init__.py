@@ -13,6 +13,7 @@ from relay.core.dialects.anthropic.aggregate import AnthropicAggregator
 from relay.core.dialects.anthropic.explode import whole_to_events
 from relay.core.dialects.anthropic.inspector import AnthropicInspector
 from relay.core.dialects.base import Aggregator, Ask, StreamInspector, UpstreamError, WholeAnswer
+from relay.core.dialects.token_counts import inspect_count
 from relay.core.errors import Refusal
 
 
@@ -61,7 +62,7 @@ class AnthropicCountTokens(Anthropic):
         return request.parse_request(body, has_streamed_form=False)
 
     def inspect_whole(self, body: bytes) -> WholeAnswer:
-        return whole.inspect_count(body)
+        return inspect_count(body, "input_tokens")
 
 
 ANTHROPIC = Anthropic()

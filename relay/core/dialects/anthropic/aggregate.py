@@ -4,14 +4,12 @@ An unfinished stream, a frame that cannot be read or a broken tool call gives no
 that looks whole is worse than a failed attempt. Must not know timers or size limits.
 """
 
-import json
 from dataclasses import dataclass, field
 
 import msgspec
 
-from relay.core.dialects.anthropic.event import NotAnEvent, loose_json
-from relay.core.dialects.base import AggregationFailed
-from relay.core.dialects.openai_chat.loose import text, whole_number
+from relay.core.dialects.base import TOOL_CALL_INVALID, AggregationFailed
+from relay.core.dialects.loose import Unreadable, encoded, loose_json, text, whole_number
 from relay.core.dialects.upstream_errors import find_error
 from relay.core.sse import Event
 
@@ -51,7 +49,7 @@ class AnthropicAggregator:
             return
         try:
             value = loose_json(event.data)
-        except NotAnEvent:
+        except Unreadable:
             self._failure = "upstream_error_event" if event.event == "error" else "not_json"
             return
         name = text(value.get("type")) or event.event
@@ -71,7 +69,7 @@ class AnthropicAggregator:
         answer = {**self._message, "content": [block for block in blocks if block is not None]}
         if self._usage:
             answer["usage"] = self._usage
-        return _encoded(answer)
+        return encoded(answer)
 
     def _take(self, name: str, value: dict[str, object]) -> None:
         index = whole_number(value.get("index")) or 0
@@ -139,7 +137,7 @@ def _whole_block(block: _BlockSoFar, *, is_cut: bool) -> dict[str, object] | Non
     except ValueError:
         if is_cut:
             return None
-        raise AggregationFailed("tool_call_invalid") from None
+        raise AggregationFailed(TOOL_CALL_INVALID) from None
     return whole
 
 
@@ -152,17 +150,3 @@ def _input(arguments: str) -> object:
         return msgspec.Raw(arguments.encode())
     except (ValueError, RecursionError):
         return loose_json(arguments)
-
-
-def _encoded(answer: object) -> bytes:
-    try:
-        return msgspec.json.encode(answer)
-    except (UnicodeEncodeError, OverflowError):
-        # Halves of surrogate pairs that came in two events join to a whole pair as escapes.
-        return json.dumps(answer, separators=(",", ":"), default=_decoded).encode()
-
-
-def _decoded(raw: object) -> object:
-    if not isinstance(raw, msgspec.Raw):
-        raise TypeError(type(raw).__name__)
-    return json.loads(bytes(raw))

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from relay.core.dialects.anthropic.usage import Usage, loose_usage
-from relay.core.dialects.openai_chat.chunk import NotAChunk as NotAnEvent
-from relay.core.dialects.openai_chat.chunk import loose_json
-from relay.core.dialects.openai_chat.loose import text, whole_number
+from relay.core.dialects.loose import loose_json, text, whole_number
 
 _UNSET = msgspec.UNSET
 
@@ -61,7 +59,7 @@ strict_events = msgspec.json.Decoder(list[StreamEvent]).decode
 
 
 def loose_event(data: str) -> StreamEvent:
-    """Raises `NotAnEvent`, nothing else."""
+    """Raises `Unreadable`, nothing else."""
     value = loose_json(data)
     message = value.get("message")
     return StreamEvent(
@@ -103,9 +101,3 @@ def _loose_block(value: object) -> Block | None:
 
 def _loose_message(value: Mapping[str, object]) -> Message:
     return Message(model=text(value.get("model")), usage=loose_usage(value.get("usage")))
-
-
-__all__ = [
-    "Block", "Delta", "Message", "NotAnEvent", "StreamEvent", "loose_event", "loose_json", "strict_event",
-    "strict_events",
-]  # fmt: skip

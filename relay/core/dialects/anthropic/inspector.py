@@ -9,25 +9,20 @@ from typing import ClassVar
 
 import msgspec
 
-from relay.core.dialects.anthropic.event import (
-    NotAnEvent,
-    StreamEvent,
-    loose_event,
-    loose_json,
-    strict_event,
-    strict_events,
-)
-from relay.core.dialects.anthropic.repairs import comments_of, named, with_stop_reason
+from relay.core.dialects.anthropic.event import StreamEvent, loose_event, strict_event, strict_events
+from relay.core.dialects.anthropic.repairs import named, with_stop_reason
 from relay.core.dialects.anthropic.usage import AbsurdUsage, Usage, UsageSoFar
 from relay.core.dialects.anthropic.whole import CLIENT_TOOL
-from relay.core.dialects.base import EventKind, Relayed, StreamFacts, UpstreamError
-from relay.core.dialects.openai_chat.usage import USAGE_ABSURD
-from relay.core.dialects.upstream_errors import error_from_text, find_error
+from relay.core.dialects.base import TOOL_CALL_INVALID, EventKind, Relayed, StreamFacts, UpstreamError
+from relay.core.dialects.blocks import comments_of
+from relay.core.dialects.counts import USAGE_ABSURD
+from relay.core.dialects.loose import Unreadable, loose_json
+from relay.core.dialects.upstream_errors import error_in_event, find_error
 from relay.core.sse import Event, encode_event
 from relay.core.tool_calls import ToolCallAssembler
 
 PLAIN_MISSES_ALLOWED = 4
-"""Reads of a stream that were tried as plain text and were something else; then none is tried any more."""
+"""Reads of a stream that began like plain text and could not be decoded so; then none is tried any more."""
 
 MESSAGE_STOP = encode_event(b'{"type":"message_stop"}', "message_stop")
 
@@ -74,7 +69,7 @@ class AnthropicInspector:
         except (ValueError, RecursionError):
             try:
                 read = loose_event(event.data)
-            except NotAnEvent:
+            except Unreadable:
                 return self._not_an_event(event, offset)
         self._offset = offset
         name = read.type or event.event
@@ -102,6 +97,7 @@ class AnthropicInspector:
             self._plain_misses >= PLAIN_MISSES_ALLOWED
             or not data.startswith(_BEFORE)
             or data[-3:] != b"}\n\n"
+            or b'"partial_json"' in data  # arguments: to decode them here would be in vain
             or self.facts.terminal_seen
         ):
             return 0, 0
@@ -204,7 +200,7 @@ class AnthropicInspector:
         if index in self._open_calls:
             self._open_calls.discard(index)
             if not self._tool_calls.check(index):
-                self.facts.add_soft_error("tool_call_invalid", offset)
+                self.facts.add_soft_error(TOOL_CALL_INVALID, offset)
 
     def _check_calls(self, offset: int) -> None:
         for index in tuple(self._open_calls):
@@ -241,7 +237,7 @@ class AnthropicInspector:
         if not data:
             return Relayed(EventKind.COMMENT, comments_of(event.raw))
         if event.event == "error":
-            return self._failed(error_from_text(data))
+            return self._failed(error_in_event(data))
         if data == "[DONE]":  # OpenAI's end mark, which some add to their imitations of this protocol
             return Relayed(EventKind.COMMENT, b"")
         self.facts.add_soft_error("not_json", offset)
@@ -267,12 +263,10 @@ def _plain_text(read: StreamEvent) -> str:
 
 def _error_in(event: Event, name: str) -> UpstreamError | None:
     """An event named an error is one, whatever it holds; vendors' own shapes come without a name."""
-    is_named = event.event == "error" or name == "error"
+    if event.event == "error" or name == "error":
+        return error_in_event(event.data)
     try:
         value = loose_json(event.data)
-    except NotAnEvent:  # a number of thousands of digits, say
-        return error_from_text("") if is_named else None
-    found = find_error(value) if is_named or value.get("error") or event.event == "message" else None
-    if found is None and is_named:
-        return find_error({"error": value}) or error_from_text("")
-    return found
+    except Unreadable:  # a number of thousands of digits, say
+        return None
+    return find_error(value) if value.get("error") or event.event == "message" else None

@@ -16,7 +16,6 @@ import re
 
 import msgspec
 
-from relay.core.dialects.openai_chat.repairs import comments_of
 from relay.core.sse import Event, encode_event
 
 _NAME = re.compile(r"[a-z_]{1,64}", re.ASCII)
@@ -42,6 +41,3 @@ def with_stop_reason(event: Event, reason: str) -> bytes:
         raise TypeError(type(delta).__name__)
     members["delta"] = {**_read_members(delta), "stop_reason": reason}
     return encode_event(msgspec.json.encode(members), "message_delta")
-
-
-__all__ = ["comments_of", "named", "with_stop_reason"]

@@ -1,6 +1,7 @@
 """A Messages request: read for policy and billing, written for the upstream.
 
-Must not know channels: mapping and overrides are handed in.
+Refused is a container's id, the one thing that requests leave at the upstream for others to name. Must not
+know channels: mapping and overrides are handed in.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,16 @@ import msgspec
 
 from relay.core.dialects.base import Ask
 from relay.core.dialects.json_body import read_top_level
-from relay.core.dialects.request_fields import counted, flag, given, missing, required_model
+from relay.core.dialects.members import is_set, members, text
+from relay.core.dialects.request_fields import (
+    Fields,
+    counted,
+    flag,
+    given,
+    missing,
+    required_model,
+    stored_object,
+)
 
 _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
@@ -24,6 +34,7 @@ def parse_request(body: bytes, *, has_streamed_form: bool = True) -> Ask:
     model = required_model(fields)
     if given(fields, "messages") is None:
         raise missing("messages")
+    _refuse_container(fields)
     return Ask(
         model=model,
         stream=has_streamed_form and flag(fields, "stream"),
@@ -45,3 +56,19 @@ def build_request(ask: Ask, *, model: str, stream: bool, overrides: Mapping[str,
         fields["stream"] = _TRUE if stream else _FALSE
     fields.update(overrides)
     return msgspec.json.encode(fields)
+
+
+def _refuse_container(fields: Fields) -> None:
+    """Raises `Refusal` (400) for the id of a container, as a text or as `container.id`; skills alone pass.
+
+    A container holds files and the state of programs, of whoever had it made. Ids of what only the operator
+    can make (files, skills) pass.
+    """
+    raw = fields.get("container")
+    if text(raw):
+        param = "container"
+    elif is_set(members(raw).get("id")):
+        param = "container.id"
+    else:
+        return
+    raise stored_object(param, "Leave it out: the upstream makes a new one.")

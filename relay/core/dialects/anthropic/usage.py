@@ -6,14 +6,12 @@ streams or answers.
 """
 
 import json
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from relay.core.dialects.openai_chat.loose import whole_number
-from relay.core.dialects.openai_chat.usage import MAX_COUNT, USAGE_ABSURD, Count, Reported
-from relay.core.usage import TokenUsage
+from relay.core.dialects.counts import USAGE_ABSURD, Count, Reported, loose_counts
+from relay.core.usage import MAX_COUNT, TokenUsage
 
 COMPACTION = "compaction"
 """Iterations that summarise the context: billed, but left out of the counts at the top."""
@@ -161,7 +159,7 @@ def loose_usage(value: object) -> Usage | None:
         return AbsurdUsage() if value else Usage()
     unusable: list[str] = []
     iterations = value.get("iterations")
-    counts = _loose_counts(value, _NUMBERS, unusable)
+    counts = loose_counts(value, _NUMBERS, unusable)
     made = AbsurdUsage if unusable else Usage
     return made(
         **counts,
@@ -194,34 +192,20 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return one + (other or 0)
 
 
-def _loose_counts(
-    value: Mapping[str, object], names: tuple[str, ...], unusable: list[str]
-) -> dict[str, int | None]:
-    """The counts among `names`; the names of what is there and is none go into `unusable`."""
-    counts: dict[str, int | None] = dict.fromkeys(names)
-    for name in names:
-        number = whole_number(value.get(name))
-        if number is not None and 0 <= number <= MAX_COUNT:
-            counts[name] = number
-        elif value.get(name) is not None:
-            unusable.append(name)
-    return counts
-
-
 def _loose_creation(value: object) -> CacheCreation | None:
-    return CacheCreation(**_loose_counts(value, _LIFETIMES, [])) if isinstance(value, dict) else None
+    return CacheCreation(**loose_counts(value, _LIFETIMES, [])) if isinstance(value, dict) else None
 
 
 def _loose_details(value: object) -> OutputDetails | None:
     if not isinstance(value, dict):
         return None
-    return OutputDetails(**_loose_counts(value, ("thinking_tokens",), []))
+    return OutputDetails(**loose_counts(value, ("thinking_tokens",), []))
 
 
 def _loose_iterations(values: list[object]) -> list[Iteration]:
     return [
         Iteration(
-            **_loose_counts(value, _NUMBERS, []),
+            **loose_counts(value, _NUMBERS, []),
             type=COMPACTION,
             cache_creation=_loose_creation(value.get("cache_creation")),
         )

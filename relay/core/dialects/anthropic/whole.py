@@ -6,16 +6,11 @@ Must not build Python objects of the answer's text.
 import msgspec
 
 from relay.core.dialects.anthropic.usage import usage_from_raw
-from relay.core.dialects.base import WholeAnswer
-from relay.core.dialects.members import answer_members, is_set, items, text, value
-from relay.core.dialects.openai_chat.usage import MAX_COUNT
+from relay.core.dialects.base import TOOL_CALL_INVALID, WholeAnswer
+from relay.core.dialects.members import answer_members, items, text, value
 from relay.core.dialects.upstream_errors import find_error
-from relay.core.usage import TokenUsage
 
 CLIENT_TOOL = "tool_use"
-
-_NOT_BILLED = TokenUsage(input=0, output=0)
-"""Counting tokens is free: https://platform.claude.com/docs/en/build-with-claude/token-counting."""
 
 
 class _Block(msgspec.Struct, gc=False):
@@ -24,12 +19,7 @@ class _Block(msgspec.Struct, gc=False):
     input: dict[str, msgspec.Raw] | None = None
 
 
-class _Count(msgspec.Struct, gc=False):
-    input_tokens: int
-
-
 _read_block = msgspec.json.Decoder(_Block).decode
-_read_count = msgspec.json.Decoder(_Count).decode
 
 
 def inspect_whole(body: bytes) -> WholeAnswer:
@@ -52,29 +42,13 @@ def inspect_whole(body: bytes) -> WholeAnswer:
         raise ValueError("no content")
     soft_errors = reported.soft_errors
     if not all(map(_is_sound, content)):
-        soft_errors = (*soft_errors, "tool_call_invalid")
+        soft_errors = (*soft_errors, TOOL_CALL_INVALID)
     return WholeAnswer(
         usage=reported.tokens,
         finish_reasons=(stop_reason,) if stop_reason else (),
         model=text(members.get("model")),
         soft_errors=soft_errors,
     )
-
-
-def inspect_count(body: bytes) -> WholeAnswer:
-    """The answer of `count_tokens`, which nobody pays for. Raises ValueError when it is none."""
-    members = answer_members(body)
-    if is_set(members.get("error")) or "input_tokens" not in members:
-        found = find_error(value(body))
-        if found is not None:
-            return WholeAnswer(error=found)
-    try:
-        count = _read_count(body).input_tokens
-    except msgspec.MsgspecError as error:
-        raise ValueError("no count of tokens") from error
-    if not 0 <= count <= MAX_COUNT:
-        raise ValueError("no count of tokens")
-    return WholeAnswer(usage=_NOT_BILLED)
 
 
 def _is_sound(raw: msgspec.Raw) -> bool:

@@ -10,10 +10,10 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 
 from relay.core.dialects.base import (
-    AggregationFailed,
     Aggregator,
     Ask,
     Dialect,
+    NoAggregator,
     ReadsTargets,
     StreamInspector,
     UpstreamError,
@@ -25,8 +25,8 @@ from relay.core.dialects.gemini.explode import whole_to_events
 from relay.core.dialects.gemini.framing import JSON_ARRAY, last_element
 from relay.core.dialects.gemini.inspector import GeminiInspector
 from relay.core.dialects.opaque import OpaqueInspector
+from relay.core.dialects.token_counts import inspect_count
 from relay.core.errors import Refusal
-from relay.core.sse import Event
 
 
 class _Gemini(ReadsTargets):
@@ -49,7 +49,7 @@ class _Gemini(ReadsTargets):
         return OpaqueInspector()
 
     def aggregator(self, ask: Ask) -> Aggregator:
-        return _NoAggregator()
+        return NoAggregator()
 
     def whole_to_events(self, body: bytes, ask: Ask) -> Iterator[bytes]:
         raise ValueError("such an answer has no events")
@@ -103,7 +103,7 @@ class GeminiCountTokens(_Gemini):
         return request.parse_count(path, query, body)
 
     def inspect_whole(self, body: bytes) -> WholeAnswer:
-        return whole.inspect_count(body)
+        return inspect_count(body, "totalTokens")
 
 
 class GeminiVectors(_Gemini):
@@ -128,16 +128,6 @@ class GeminiPredict(_Gemini):
 
     def inspect_whole(self, body: bytes) -> WholeAnswer:
         return whole.inspect_pictures(body)
-
-
-class _NoAggregator:
-    """Of answers that are never streamed."""
-
-    def add(self, event: Event) -> None:
-        """Nothing is kept."""
-
-    def whole(self) -> bytes:
-        raise AggregationFailed("not_streamed")
 
 
 GEMINI = Gemini()

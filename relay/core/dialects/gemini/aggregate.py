@@ -4,15 +4,12 @@ An unfinished stream, a frame that cannot be read or a broken function call give
 answer that looks whole is worse than a failed attempt. Must not know timers or size limits.
 """
 
-import json
 from dataclasses import dataclass, field
 
-import msgspec
-
-from relay.core.dialects.base import AggregationFailed
-from relay.core.dialects.gemini.chunk import NotAChunk, loose_chunk, loose_json
+from relay.core.dialects.base import TOOL_CALL_INVALID, AggregationFailed
+from relay.core.dialects.gemini.chunk import Candidate, loose_chunk
 from relay.core.dialects.gemini.inspector import is_sound
-from relay.core.dialects.openai_chat.loose import text, whole_number
+from relay.core.dialects.loose import Unreadable, encoded, loose_json, text, whole_number
 from relay.core.sse import Event
 
 _JOINED = frozenset({"text", "thought"})
@@ -68,14 +65,14 @@ class GeminiAggregator:
             return
         try:
             value = loose_json(event.data)
-        except NotAChunk:
+        except Unreadable:
             self._failure = "not_json"
             return
         if value.get("error"):
             self._failure = "upstream_error_event"
             return
         if not all(_has_sound_calls(candidate) for candidate in loose_chunk(event.data).candidates or ()):
-            self._failure = "tool_call_invalid"
+            self._failure = TOOL_CALL_INVALID
             return
         self._take(value)
 
@@ -91,7 +88,7 @@ class GeminiAggregator:
         answer.update(self._answer)
         if self._usage:
             answer["usageMetadata"] = self._usage
-        return _encoded(answer)
+        return encoded(answer)
 
     def _is_complete(self) -> bool:
         if self._candidates:
@@ -138,9 +135,8 @@ def _goes_on(last: dict[str, object], part: dict[str, object]) -> bool:
     )
 
 
-def _has_sound_calls(candidate: object) -> bool:
-    content = getattr(candidate, "content", None)
-    parts = content.parts or () if content is not None else ()
+def _has_sound_calls(candidate: Candidate) -> bool:
+    parts = candidate.content.parts or () if candidate.content is not None else ()
     return all(part.function_call is None or is_sound(part.function_call) for part in parts)
 
 
@@ -150,11 +146,3 @@ def _whole(index: int, candidate: _CandidateSoFar) -> dict[str, object]:
     if candidate.logprobs:
         whole["logprobsResult"] = candidate.logprobs
     return {**whole, **candidate.members}
-
-
-def _encoded(answer: object) -> bytes:
-    try:
-        return msgspec.json.encode(answer)
-    except (UnicodeEncodeError, OverflowError):
-        # Halves of surrogate pairs that came in two events join to a whole pair as escapes.
-        return json.dumps(answer, separators=(",", ":")).encode()

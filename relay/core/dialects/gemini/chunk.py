@@ -5,13 +5,10 @@ another type than Google's takes the loose path, which keeps what fits. Must not
 Source: https://ai.google.dev/api/generate-content#generatecontentresponse.
 """
 
-import json
-
 import msgspec
 
 from relay.core.dialects.gemini.usage import Usage, loose_usage
-from relay.core.dialects.openai_chat.chunk import NotAChunk, loose_json
-from relay.core.dialects.openai_chat.loose import text, whole_number
+from relay.core.dialects.loose import loose_json, raw_of, text, whole_number
 
 _UNSET = msgspec.UNSET
 _Given = msgspec.Raw | msgspec.UnsetType
@@ -91,7 +88,7 @@ strict_chunk = msgspec.json.Decoder(Chunk).decode
 
 
 def loose_chunk(data: str) -> Chunk:
-    """Raises `NotAChunk`, nothing else."""
+    """Raises `Unreadable`, nothing else."""
     value = loose_json(data)
     candidates = value.get("candidates")
     feedback = value.get("promptFeedback")
@@ -147,10 +144,4 @@ def _loose_call(value: dict[str, object]) -> FunctionCall:
 
 
 def _given(value: object) -> _Given:
-    return _UNSET if value is None else msgspec.Raw(json.dumps(value).encode())
-
-
-__all__ = [
-    "Blob", "Candidate", "Chunk", "FunctionCall", "NotAChunk", "Part", "loose_chunk", "loose_json",
-    "strict_chunk",
-]  # fmt: skip
+    return _UNSET if value is None else raw_of(value)

@@ -19,12 +19,20 @@ _AT_THE_END = frozenset({"content"})
 
 def whole_to_events(body: bytes, *, is_array: bool) -> Iterator[bytes]:
     """The events, or the elements of an array, its end included. Raises ValueError at once for no answer."""
-    answer = answer_members(msgspec.json.format(body, indent=-1))  # Google writes answers over many lines
+    answer = answer_members(_on_one_line(body))
     candidates = items(answer.get("candidates"))
     if candidates is None and "promptFeedback" not in answer:
         raise ValueError("no candidates")
     chunks = _chunks(answer, list(map(members, candidates or ())))
     return _array(chunks) if is_array else map(encode_event, map(escaped, chunks))
+
+
+def _on_one_line(body: bytes) -> bytes:
+    """Google writes answers over many lines. What cannot be formatted is as it was: see `answer_members`."""
+    try:
+        return msgspec.json.format(body, indent=-1)
+    except msgspec.DecodeError:
+        return body
 
 
 def _array(chunks: Iterator[bytes]) -> Iterator[bytes]:

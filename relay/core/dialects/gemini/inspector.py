@@ -8,21 +8,14 @@ Google has run a tool (0xPlaygrounds/rig#2328), or where an imitation puts `STOP
 
 import msgspec
 
-from relay.core.dialects.base import Ask, EventKind, Relayed, StreamFacts, UpstreamError
-from relay.core.dialects.gemini.chunk import (
-    Candidate,
-    Chunk,
-    FunctionCall,
-    NotAChunk,
-    Part,
-    loose_chunk,
-    loose_json,
-    strict_chunk,
-)
+from relay.core.dialects.base import TOOL_CALL_INVALID, Ask, EventKind, Relayed, StreamFacts, UpstreamError
+from relay.core.dialects.counts import USAGE_ABSURD
+from relay.core.dialects.gemini.chunk import Candidate, Chunk, FunctionCall, Part, loose_chunk, strict_chunk
 from relay.core.dialects.gemini.framing import JSON_ARRAY, ArrayWriter
 from relay.core.dialects.gemini.repairs import as_plain_frame
 from relay.core.dialects.gemini.usage import AbsurdUsage, Usage, UsageSoFar
-from relay.core.dialects.openai_chat.usage import USAGE_ABSURD
+from relay.core.dialects.loose import Unreadable, loose_json
+from relay.core.dialects.members import value
 from relay.core.dialects.upstream_errors import error_in_event, find_error
 from relay.core.limits_asked import limits_asked
 from relay.core.sse import Event
@@ -40,7 +33,7 @@ class GeminiInspector:
     """`StreamInspector` for generated content."""
 
     __slots__ = (
-        "_array", "_candidates_due", "_finished", "_seen", "_usage", "_usage_is_absurd", "facts",
+        "_array", "_candidates_due", "_finished", "_is_empty", "_seen", "_usage", "_usage_is_absurd", "facts",
     )  # fmt: skip
 
     def __init__(self, ask: Ask) -> None:
@@ -51,6 +44,7 @@ class GeminiInspector:
         self._seen: set[int] = set()
         self._finished: set[int] = set()
         """Without those that went on after their finish."""
+        self._is_empty = True
         self._array = ArrayWriter() if ask.stream_form is JSON_ARRAY else None
 
     def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
@@ -60,7 +54,7 @@ class GeminiInspector:
         except (ValueError, RecursionError):
             try:
                 chunk = loose_chunk(event.data)
-            except NotAChunk:
+            except Unreadable:
                 return self._not_a_chunk(event, offset)
         if chunk.error is not _UNSET or event.event == "error" or not chunk.is_known:
             error = _error_in(event)
@@ -118,7 +112,8 @@ class GeminiInspector:
         return carries
 
     def _read_part(self, part: Part, offset: int) -> bool:
-        """A part that is no text says something by being there."""
+        """True when it carries something, be it only a signature."""
+        self._is_empty = self._is_empty and not says_something(part)
         if part.text is not _UNSET:
             self.facts.received.add(part.text or "")
             return bool(part.text) or part.thought_signature is not _UNSET
@@ -138,7 +133,7 @@ class GeminiInspector:
         if call.partial_args is not _UNSET:
             self.facts.received.add(bytes(call.partial_args).decode("utf-8", "replace"))
         if not is_sound(call):
-            self.facts.add_soft_error("tool_call_invalid", offset)
+            self.facts.add_soft_error(TOOL_CALL_INVALID, offset)
 
     def _read_usage(self, usage: Usage | None, offset: int) -> None:
         """What is absurd is told once: the usage is on every chunk."""
@@ -148,8 +143,7 @@ class GeminiInspector:
             facts.add_soft_error(USAGE_ABSURD, offset)
         if usage is not None:
             self._usage.add(usage)
-        is_empty = facts.every_choice_finished and not facts.received.size and not self._usage.images
-        facts.usage = self._usage.total(is_empty_answer=is_empty)
+        facts.usage = self._usage.total(is_empty_answer=facts.every_choice_finished and self._is_empty)
 
     def _frame(self, event: Event) -> bytes:
         if self._array is not None:
@@ -165,12 +159,18 @@ class GeminiInspector:
         data = event.data.strip()
         if not data or data == "[DONE]":  # OpenAI's end mark, which some add to their imitations
             return Relayed(EventKind.COMMENT, b"")
-        if event.event == "error" or data.startswith("["):
-            error = error_in_event(data) if event.event == "error" else _error_in_list(data)
-            if error is not None:
-                return self._failed(error)
+        if event.event == "error":
+            return self._failed(error_in_event(data))
+        error = find_error(value(data.encode("utf-8", "replace")))  # in a list
+        if error is not None:
+            return self._failed(error)
         self.facts.add_soft_error("not_json", offset)
         return Relayed(EventKind.INVALID, b"")
+
+
+def says_something(part: Part) -> bool:
+    """A part that is no text does so by being there: a picture, a call, with arguments or without."""
+    return part.text is _UNSET or bool(part.text)
 
 
 def is_picture(part: Part) -> bool:
@@ -210,12 +210,5 @@ def _error_in(event: Event) -> UpstreamError | None:
         return error_in_event(event.data)
     try:
         return find_error(loose_json(event.data))
-    except NotAChunk:
-        return None
-
-
-def _error_in_list(data: str) -> UpstreamError | None:
-    try:
-        return find_error(msgspec.json.decode(data))
-    except (ValueError, RecursionError):
+    except Unreadable:
         return None

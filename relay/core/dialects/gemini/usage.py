@@ -6,13 +6,12 @@ Source: https://ai.google.dev/api/generate-content#UsageMetadata.
 """
 
 import json
-from collections.abc import Mapping
 
 import msgspec
 
-from relay.core.dialects.openai_chat.loose import text, whole_number
-from relay.core.dialects.openai_chat.usage import MAX_COUNT, USAGE_ABSURD, Count, Reported
-from relay.core.usage import TokenUsage
+from relay.core.dialects.counts import USAGE_ABSURD, Count, Reported, loose_counts
+from relay.core.dialects.loose import text
+from relay.core.usage import MAX_COUNT, TokenUsage
 
 
 class ModalityCount(msgspec.Struct, rename="camel", gc=False):
@@ -157,36 +156,27 @@ def loose_usage(value: object) -> Usage | None:
     if not isinstance(value, dict):
         return AbsurdUsage() if value else Usage()
     unusable: list[str] = []
-    counts = {field: _loose_count(value, name, unusable) for field, name in _COUNTS.items()}
+    counts = loose_counts(value, tuple(_COUNTS), unusable)
     made = AbsurdUsage if unusable else Usage
     return made(
-        **counts,
+        **{field: counts[name] for name, field in _COUNTS.items()},
         prompt_tokens_details=_loose_details(value.get("promptTokensDetails")),
         candidates_tokens_details=_loose_details(value.get("candidatesTokensDetails")),
     )
 
 
 _COUNTS = {
-    field: name
+    name: field
     for field, name in zip(Usage.__struct_fields__, Usage.__struct_encode_fields__, strict=True)
     if name.endswith("Count")
 }
-
-
-def _loose_count(value: Mapping[str, object], name: str, unusable: list[str]) -> int | None:
-    number = whole_number(value.get(name))
-    if number is not None and 0 <= number <= MAX_COUNT:
-        return number
-    if value.get(name) is not None:
-        unusable.append(name)
-    return None
 
 
 def _loose_details(value: object) -> list[ModalityCount] | None:
     if not isinstance(value, list):
         return None
     return [
-        ModalityCount(text(each.get("modality")) or "", _loose_count(each, "tokenCount", []))
+        ModalityCount(text(each.get("modality")) or "", loose_counts(each, ("tokenCount",), [])["tokenCount"])
         for each in value
         if isinstance(each, dict)
     ]

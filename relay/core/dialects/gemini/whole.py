@@ -1,25 +1,21 @@
-"""Reads whole answers: generated content, token counts, vectors, pictures; an error inside a 200.
+"""Reads whole answers: generated content, vectors, pictures; an error inside a 200.
 
 Must not build Python objects of vectors and pictures.
 """
 
 import msgspec
 
-from relay.core.dialects.base import UpstreamError, WholeAnswer
-from relay.core.dialects.gemini.chunk import Chunk, NotAChunk, Part, loose_chunk, strict_chunk
-from relay.core.dialects.gemini.inspector import is_picture, is_sound
+from relay.core.dialects.base import TOOL_CALL_INVALID, UpstreamError, WholeAnswer
+from relay.core.dialects.counts import USAGE_ABSURD
+from relay.core.dialects.gemini.chunk import Chunk, loose_chunk, strict_chunk
+from relay.core.dialects.gemini.inspector import is_picture, is_sound, says_something
 from relay.core.dialects.gemini.usage import AbsurdUsage, UsageSoFar, reported
+from relay.core.dialects.loose import Unreadable
 from relay.core.dialects.members import Members, answer_members, is_set, items, value
-from relay.core.dialects.openai_chat.usage import MAX_COUNT, USAGE_ABSURD
 from relay.core.dialects.upstream_errors import find_error
 from relay.core.usage import TokenUsage
 
 _UNSET = msgspec.UNSET
-_NOT_BILLED = TokenUsage(input=0, output=0)
-
-
-class _Count(msgspec.Struct, rename="camel", gc=False):
-    total_tokens: int
 
 
 class _Picture(msgspec.Struct, rename="camel", gc=False):
@@ -27,7 +23,6 @@ class _Picture(msgspec.Struct, rename="camel", gc=False):
     bytes_base64_encoded: msgspec.Raw | msgspec.UnsetType = _UNSET
 
 
-_read_count = msgspec.json.Decoder(_Count).decode
 _read_picture = msgspec.json.Decoder(_Picture).decode
 
 
@@ -45,20 +40,6 @@ def inspect_whole(body: bytes) -> WholeAnswer:
     if chunk is None or not (chunk.blocked or chunk.candidates or _reports_work(chunk)):
         raise ValueError("no candidates")
     return _answer(chunk)
-
-
-def inspect_count(body: bytes) -> WholeAnswer:
-    """The answer of `countTokens`, which nobody pays for. Raises ValueError when it is none."""
-    try:
-        count = _read_count(body).total_tokens
-    except (msgspec.MsgspecError, RecursionError) as error:
-        failed = _error(body)
-        if failed is not None:
-            return WholeAnswer(error=failed)
-        raise ValueError("no count of tokens") from error
-    if not 0 <= count <= MAX_COUNT:
-        raise ValueError("no count of tokens")
-    return WholeAnswer(usage=_NOT_BILLED)
 
 
 def inspect_vectors(body: bytes) -> WholeAnswer:
@@ -94,18 +75,14 @@ def _answer(chunk: Chunk) -> WholeAnswer:
         usage.add(chunk.usage_metadata)
         soft_errors = (USAGE_ABSURD,) if isinstance(chunk.usage_metadata, AbsurdUsage) else ()
     if not all(part.function_call is None or is_sound(part.function_call) for part in parts):
-        soft_errors = (*soft_errors, "tool_call_invalid")
+        soft_errors = (*soft_errors, TOOL_CALL_INVALID)
     reasons = [chunk.blocked] if chunk.blocked else [each.finish_reason or "" for each in candidates]
     return WholeAnswer(
-        usage=usage.total(is_empty_answer=not any(map(_says_something, parts))),
+        usage=usage.total(is_empty_answer=not any(map(says_something, parts))),
         finish_reasons=tuple(filter(None, reasons)),
         model=chunk.model_version or "",
         soft_errors=soft_errors,
     )
-
-
-def _says_something(part: Part) -> bool:
-    return part.text is _UNSET or bool(part.text)
 
 
 def _reports_work(chunk: Chunk) -> bool:
@@ -121,7 +98,7 @@ def _chunk(body: bytes) -> Chunk | None:
         pass
     try:
         return loose_chunk(body.decode())
-    except NotAChunk:
+    except Unreadable:
         if body.lstrip()[:1] == b"[":
             return None
         raise

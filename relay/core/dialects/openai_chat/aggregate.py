@@ -8,11 +8,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-
-from relay.core.dialects.base import AggregationFailed
-from relay.core.dialects.openai_chat.chunk import NotAChunk, loose_json
-from relay.core.dialects.openai_chat.loose import text, whole_number
+from relay.core.dialects.base import TOOL_CALL_INVALID, AggregationFailed
+from relay.core.dialects.loose import Unreadable, encoded, loose_json, text, whole_number
 from relay.core.dialects.upstream_errors import find_error
 from relay.core.sse import Event
 from relay.core.tool_calls import ToolCallAssembler
@@ -65,7 +62,7 @@ class OpenAIChatAggregator:
             return
         try:
             chunk = loose_json(event.data)
-        except NotAChunk:
+        except Unreadable:
             self._failure = "upstream_error_event" if event.event == "error" else "not_json"
             return
         if event.event == "error" or find_error(chunk) is not None:
@@ -87,7 +84,7 @@ class OpenAIChatAggregator:
         answer["choices"] = [self._whole_choice(index) for index in sorted(self._choices)]
         if self._usage is not None:
             answer["usage"] = self._usage
-        return _encoded(_joined(answer))
+        return encoded(_joined(answer))
 
     def _add_chunk(self, chunk: dict[str, object]) -> None:
         choices = chunk.get("choices")
@@ -165,7 +162,7 @@ class OpenAIChatAggregator:
         if so_far.calls:
             valid = self._calls.check(index)
             if not valid and reason not in CUT_REASONS:
-                raise AggregationFailed("tool_call_invalid")
+                raise AggregationFailed(TOOL_CALL_INVALID)
             if valid and reason == "stop":
                 reason = "tool_calls"
             message["tool_calls"] = [_whole_call(so_far.calls[number]) for number in sorted(so_far.calls)]
@@ -226,11 +223,3 @@ def _joined(value: object) -> object:
     if isinstance(value, dict):
         return {name: _joined(inner) for name, inner in value.items()}
     return value
-
-
-def _encoded(answer: object) -> bytes:
-    try:
-        return msgspec.json.encode(answer)
-    except (UnicodeEncodeError, OverflowError):
-        # Halves of surrogate pairs that came in two events join to a whole pair as escapes.
-        return json.dumps(answer, separators=(",", ":")).encode()

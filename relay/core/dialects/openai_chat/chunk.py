@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from relay.core.dialects.openai_chat.loose import joined_text, text, whole_number
+from relay.core.dialects.loose import Unreadable, joined_text, loose_json, text, whole_number
 from relay.core.dialects.openai_chat.usage import Usage, loose_usage
 
 
@@ -59,10 +59,6 @@ class Chunk(msgspec.Struct, gc=False):
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class NotAChunk(ValueError):
-    """The data is not JSON, not an object, or an object whose choices are no list."""
-
-
 strict_chunk = msgspec.json.Decoder(Chunk).decode
 """The hot path: typed. Raises ValueError or RecursionError; `loose_chunk` then takes what fits."""
 
@@ -72,38 +68,16 @@ strict_chunks = msgspec.json.Decoder(list[Chunk]).decode
 
 
 def loose_chunk(data: str) -> Chunk:
-    """Raises `NotAChunk`, nothing else."""
+    """Raises `Unreadable`, nothing else."""
     if data.startswith("["):  # `[DONE]` above all: no need to look for an object in it
-        raise NotAChunk("not an object")
+        raise Unreadable("not an object")
     return _chunk_of(loose_json(data))
-
-
-def loose_json(data: str) -> dict[str, object]:
-    r"""A JSON object as Python objects; unlike msgspec this takes halves of surrogate pairs.
-
-    A server that cuts an emoji in two sends `"\ud83d"` and `"\ude00"` in two events: each is JSON by
-    its grammar, and clients join them. Raises `NotAChunk`; NaN and Infinity are not JSON.
-    """
-    try:
-        value = _loose_decoder.decode(data)
-    except (ValueError, RecursionError):
-        raise NotAChunk("not JSON") from None
-    if not isinstance(value, dict):
-        raise NotAChunk("not an object")
-    return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
-
-
-_loose_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _chunk_of(value: Mapping[str, object]) -> Chunk:
     choices = value.get("choices", msgspec.UNSET)
     if not isinstance(choices, list | msgspec.UnsetType | None):
-        raise NotAChunk("choices are no list")
+        raise Unreadable("choices are no list")
     groq = value.get("x_groq")
     return Chunk(
         choices=_loose_choices(choices) if isinstance(choices, list) else choices,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from relay.core.dialects.base import Ask
+from relay.core.dialects.members import Members, answer_members
 from relay.core.dialects.pieces import pieces
 from relay.core.sse import DONE, encode_event
 from relay.core.tool_calls import are_whole_arguments
@@ -16,16 +17,15 @@ _TEXTS = ("reasoning_content", "reasoning", "content", "refusal")
 _ON_EVERY_CHUNK = ("id", "created", "model", "system_fingerprint", "service_tier")
 _OBJECT = "chat.completion.chunk"
 
-_Members = dict[str, msgspec.Raw]
-_read_members = msgspec.json.Decoder(_Members).decode
-_read_items = msgspec.json.Decoder(list[_Members] | None).decode
+_read_members = msgspec.json.Decoder(Members).decode
+_read_items = msgspec.json.Decoder(list[Members] | None).decode
 _read_text = msgspec.json.Decoder(str).decode
 _read_index = msgspec.json.Decoder(int).decode
 
 
 def whole_to_events(body: bytes, ask: Ask) -> Iterator[bytes]:
     """The frames, `[DONE]` included. Raises ValueError at once when `body` is not such an answer."""
-    members = _read_members(body)
+    members = answer_members(body)
     choices = _read_items(members.get("choices", msgspec.Raw(b"null"))) or []
     deltas = [(_index(choice, position), list(_deltas(choice))) for position, choice in enumerate(choices)]
     return _frames(members, deltas, include_usage=ask.include_usage)
@@ -35,7 +35,7 @@ _Delta = dict[str, object]
 
 
 def _frames(
-    members: _Members, choices: list[tuple[int, list[_Delta]]], *, include_usage: bool
+    members: Members, choices: list[tuple[int, list[_Delta]]], *, include_usage: bool
 ) -> Iterator[bytes]:
     head: dict[str, object] = {name: members[name] for name in _ON_EVERY_CHUNK if name in members}
     head["object"] = _OBJECT
@@ -54,7 +54,7 @@ def _frame(chunk: Mapping[str, object]) -> bytes:
     return encode_event(msgspec.json.encode(chunk))
 
 
-def _deltas(choice: _Members) -> Iterator[_Delta]:
+def _deltas(choice: Members) -> Iterator[_Delta]:
     """The choice's events, each as its members beside `index`."""
     message = _read_members(choice.get("message", msgspec.Raw(b"{}")))
     texts = {name: text for name in _TEXTS if (text := _string(message.get(name))) is not None}
@@ -85,7 +85,7 @@ def _plain(delta: dict[str, object]) -> _Delta:
     return {"delta": delta, "finish_reason": None}
 
 
-def _call_deltas(number: int, call: _Members) -> Iterator[_Delta]:
+def _call_deltas(number: int, call: Members) -> Iterator[_Delta]:
     first: dict[str, object] = {"index": number}
     first.update({name: value for name, value in call.items() if name not in ("index", "function")})
     function = _read_members(call["function"]) if "function" in call else {}
@@ -97,12 +97,12 @@ def _call_deltas(number: int, call: _Members) -> Iterator[_Delta]:
         yield _plain({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
 
 
-def _tool_calls(message: _Members) -> list[_Members]:
+def _tool_calls(message: Members) -> list[Members]:
     raw = message.get("tool_calls")
     return (_read_items(raw) or []) if raw is not None else []
 
 
-def _finish_reason(choice: _Members, calls: list[_Members]) -> str | None:
+def _finish_reason(choice: Members, calls: list[Members]) -> str | None:
     """As the upstream says, but for `stop` after whole tool calls: see `repairs`."""
     reason = _string(choice.get("finish_reason")) or None
     if reason == "stop" and calls and all(map(_is_valid_call, calls)):
@@ -110,14 +110,14 @@ def _finish_reason(choice: _Members, calls: list[_Members]) -> str | None:
     return reason
 
 
-def _is_valid_call(call: _Members) -> bool:
+def _is_valid_call(call: Members) -> bool:
     function = _read_members(call["function"]) if "function" in call else {}
     return bool(_string(function.get("name"))) and are_whole_arguments(
         _string(function.get("arguments")) or ""
     )
 
 
-def _index(choice: _Members, position: int) -> int:
+def _index(choice: Members, position: int) -> int:
     try:
         return _read_index(choice["index"])
     except (KeyError, msgspec.MsgspecError):

@@ -6,32 +6,34 @@ no text but the arguments of tool calls that are not yet whole. Must not know ti
 
 import msgspec
 
-from relay.core.dialects.base import Ask, EventKind, Relayed, StreamFacts, UpstreamError
+from relay.core.dialects.base import TOOL_CALL_INVALID, Ask, EventKind, Relayed, StreamFacts, UpstreamError
+from relay.core.dialects.blocks import comments_of, passed, without_id_and_retry
+from relay.core.dialects.counts import USAGE_ABSURD
+from relay.core.dialects.loose import Unreadable, loose_json
 from relay.core.dialects.openai_chat.chunk import (
     Choice,
     Chunk,
     Delta,
-    NotAChunk,
     ToolCallFragment,
     answer_id,
     carries_more,
     loose_chunk,
-    loose_json,
     strict_chunk,
     strict_chunks,
 )
-from relay.core.dialects.openai_chat.repairs import Edits, comments_of, edited, without_id_and_retry
+from relay.core.dialects.openai_chat.repairs import Edits, edited
 from relay.core.dialects.openai_chat.request import choices_asked
-from relay.core.dialects.openai_chat.usage import USAGE_ABSURD, AbsurdUsage, Usage, merged, normalised
-from relay.core.dialects.upstream_errors import error_from_text, find_error
+from relay.core.dialects.openai_chat.usage import AbsurdUsage, Usage, normalised
+from relay.core.dialects.upstream_errors import error_in_event, find_error
 from relay.core.sse import DONE, Event
 from relay.core.tool_calls import ToolCallAssembler
+from relay.core.usage import merged
 
 MAX_CHOICES = 1_024
 """OpenAI allows 128. Choices beyond it pass, but are not accounted for."""
 
 PLAIN_MISSES_ALLOWED = 4
-"""Reads of a stream that were tried as plain text and were something else; then none is tried any more."""
+"""Reads of a stream that began like plain text and could not be decoded so; then none is tried any more."""
 
 _DONE_DATA = "[DONE]"
 _BETWEEN = b"\n\ndata: "
@@ -62,13 +64,13 @@ class OpenAIChatInspector:
     def observe(self, event: Event, offset: int) -> tuple[EventKind, bytes]:
         """See `StreamInspector`. Errors and what is INVALID are withheld: the relay tells its own."""
         if event.event == "error" and event.has_data:
-            return self._failed(_named_error(event.data))
+            return self._failed(error_in_event(event.data))
         try:
             chunk = strict_chunk(event.data)
         except (ValueError, RecursionError):
             try:
                 chunk = loose_chunk(event.data)
-            except NotAChunk:
+            except Unreadable:
                 return self._not_a_chunk(event, offset)
         choices = chunk.choices
         if not choices or chunk.error is not _UNSET:
@@ -84,7 +86,7 @@ class OpenAIChatInspector:
         """The missing `[DONE]`; tool calls of choices that never finished are checked here."""
         facts = self.facts
         if not facts.every_choice_finished and not self._tool_calls.check_all():
-            facts.add_soft_error("tool_call_invalid", self._offset)
+            facts.add_soft_error(TOOL_CALL_INVALID, self._offset)
         return DONE if facts.every_choice_finished and not facts.terminal_seen else b""
 
     def observe_plain(self, data: bytes, *, in_full: bool = False) -> tuple[int, int]:
@@ -234,7 +236,7 @@ class OpenAIChatInspector:
         facts = self.facts
         valid = self._tool_calls.check(choice)
         if not valid and choice not in facts.finish_reasons:
-            facts.add_soft_error("tool_call_invalid", offset)
+            facts.add_soft_error(TOOL_CALL_INVALID, offset)
         if reason == "stop" and valid and self._tool_calls.has_calls(choice):
             reason = edits.finish[position] = "tool_calls"
         if choice in self._choices_seen:
@@ -259,9 +261,7 @@ class OpenAIChatInspector:
                 return edited(event, edits)
             except (ValueError, LookupError, TypeError, RecursionError):
                 self.facts.add_soft_error("repair_failed", offset)
-        if event.id or event.retry is not None:
-            return without_id_and_retry(event.raw)
-        return event.raw
+        return passed(event)
 
     def _failed(self, error: UpstreamError) -> Relayed:
         if self.facts.error is None:
@@ -293,13 +293,5 @@ def _text_of(delta: Delta) -> str:
 def _error_in(data: str) -> UpstreamError | None:
     try:
         return find_error(loose_json(data))
-    except NotAChunk:
+    except Unreadable:
         return None
-
-
-def _named_error(data: str) -> UpstreamError:
-    try:
-        value = loose_json(data)
-    except NotAChunk:
-        return error_from_text(data)
-    return find_error(value) or find_error({"error": value}) or error_from_text("")

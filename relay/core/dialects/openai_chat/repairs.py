@@ -3,8 +3,7 @@
 Everything else passes byte for byte. Where one event must change, only the members named are written
 anew; all others keep the upstream's bytes.
 
-- `without_id_and_retry`: the official Python SDK raises on comments once an `id:` line was seen.
-- `comments_of`: it raises on blocks without `data`; their comments pass.
+- `id:` and `retry:` lines, and blocks without `data`, go: see `blocks`.
 - `Edits.empty_choices`: `choices: null` or none at all crashes clients that index it (cline/cline#1786).
 - `Edits.drop_usage`: a usage the client did not ask for, in a chunk that also carries choices.
 - `Edits.blank_finish`: `finish_reason: ""` on every chunk ends the answer early (ollama/ollama#4357).
@@ -18,6 +17,7 @@ Must not decide when a repair is due; the inspector does.
 
 import msgspec
 
+from relay.core.dialects.blocks import comment_lines
 from relay.core.sse import Event, encode_event
 
 _NULL = msgspec.Raw(b"null")
@@ -59,7 +59,7 @@ def edited(event: Event, edits: Edits) -> bytes:
     if edits.drop_usage:
         members.pop("usage", None)
     name = "" if event.event == "message" else event.event
-    return _comment_lines(event.raw) + encode_event(msgspec.json.encode(members), name)
+    return comment_lines(event.raw) + encode_event(msgspec.json.encode(members), name)
 
 
 def _edited_choices(raw: msgspec.Raw, edits: Edits) -> list[object]:
@@ -90,38 +90,3 @@ def _raw(value: object) -> msgspec.Raw:
     if not isinstance(value, msgspec.Raw):
         raise TypeError(type(value).__name__)
     return value
-
-
-def passed(event: Event) -> bytes:
-    """The event's own bytes, but for what `without_id_and_retry` takes out."""
-    if event.id or event.retry is not None:
-        return without_id_and_retry(event.raw)
-    return event.raw
-
-
-def without_id_and_retry(raw: bytes) -> bytes:
-    """The block without its `id` and `retry` lines; b"" when nothing but blank lines is left."""
-    lines = raw.splitlines(keepends=True)
-    kept = [line for line in lines if _field_name(line) not in (b"id", b"retry")]
-    if len(kept) == len(lines):
-        return raw
-    return b"".join(kept) if any(map(bytes.strip, kept)) else b""
-
-
-def comments_of(raw: bytes) -> bytes:
-    """The comments of a block that has no data, as a block; b"" when it has none."""
-    lines = raw.splitlines(keepends=True)
-    if all(line.startswith(b":") or not line.strip() for line in lines):
-        return raw
-    comments = _comment_lines(raw)
-    return comments + b"\n" if comments else b""
-
-
-def _comment_lines(raw: bytes) -> bytes:
-    if not raw.startswith(b":") and b"\n:" not in raw and b"\r:" not in raw:
-        return b""
-    return b"".join(line.rstrip(b"\r\n") + b"\n" for line in raw.splitlines() if line.startswith(b":"))
-
-
-def _field_name(line: bytes) -> bytes:
-    return line.partition(b":")[0].rstrip(b"\r\n")

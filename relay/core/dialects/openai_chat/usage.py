@@ -1,27 +1,15 @@
 """OpenAI's `usage` object, and what vendors make of it, as `TokenUsage`.
 
 Reported numbers are totals: a later report replaces an earlier one field by field, never adds to it.
-What is no count counts as not reported, and is told as `USAGE_ABSURD`. Must not know streams or answers.
+Must not know streams or answers.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, NamedTuple
 
 import msgspec
 
-from relay.core.dialects.openai_chat.loose import whole_number
+from relay.core.dialects.counts import USAGE_ABSURD, Count, Reported, loose_counts
 from relay.core.usage import TokenUsage
-from relay.core.usage import merged as merged  # read together with what is reported here
-
-MAX_COUNT = 1_000_000_000
-"""Tokens; a hundred times the largest context window on sale. More is no count but a broken upstream, and
-would be charged for."""
-
-USAGE_ABSURD = "usage_absurd"
-"""The soft error of a usage in which something is no whole number from 0 to `MAX_COUNT`."""
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 
 
 class PromptDetails(msgspec.Struct, gc=False):
@@ -59,13 +47,6 @@ class Usage(msgspec.Struct, gc=False):
 
 class AbsurdUsage(Usage, gc=False):
     """Something in it was no count, and is None here."""
-
-
-class Reported(NamedTuple):
-    """What a whole answer's usage says. soft_errors: classes."""
-
-    tokens: TokenUsage | None = None
-    soft_errors: tuple[str, ...] = ()
 
 
 _read_usage = msgspec.json.Decoder(Usage).decode
@@ -121,7 +102,7 @@ def loose_usage(value: object) -> Usage | None:
     if not isinstance(value, dict):
         return AbsurdUsage() if value else Usage()  # PHP writes an empty object as `[]`
     unusable: list[str] = []
-    numbers = _loose_counts(value, _NUMBERS, unusable)
+    numbers = loose_counts(value, _NUMBERS, unusable)
     prompt = _loose_prompt_details(value.get("prompt_tokens_details"), unusable)
     completion = _loose_completion_details(value.get("completion_tokens_details"), unusable)
     input_details = _loose_prompt_details(value.get("input_tokens_details"), unusable)
@@ -168,27 +149,13 @@ def _first(new: int | None, old: int | None) -> int | None:
     return old if new is None else new
 
 
-def _loose_counts(
-    value: Mapping[str, object], names: tuple[str, ...], unusable: list[str]
-) -> dict[str, int | None]:
-    """The counts among `names`; the names of what is there and is none go into `unusable`."""
-    counts: dict[str, int | None] = dict.fromkeys(names)
-    for name in names:
-        number = whole_number(value.get(name))
-        if number is not None and 0 <= number <= MAX_COUNT:
-            counts[name] = number
-        elif value.get(name) is not None:
-            unusable.append(name)
-    return counts
-
-
 def _loose_prompt_details(value: object, unusable: list[str]) -> PromptDetails | None:
     if not isinstance(value, dict):
         return None
-    return PromptDetails(**_loose_counts(value, _PROMPT_NUMBERS, unusable))
+    return PromptDetails(**loose_counts(value, _PROMPT_NUMBERS, unusable))
 
 
 def _loose_completion_details(value: object, unusable: list[str]) -> CompletionDetails | None:
     if not isinstance(value, dict):
         return None
-    return CompletionDetails(**_loose_counts(value, _COMPLETION_NUMBERS, unusable))
+    return CompletionDetails(**loose_counts(value, _COMPLETION_NUMBERS, unusable))

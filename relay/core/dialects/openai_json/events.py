@@ -9,10 +9,9 @@ from collections.abc import Callable
 import msgspec
 
 from relay.core.dialects.base import EventKind, StreamFacts, UpstreamError
-from relay.core.dialects.openai_chat.chunk import NotAChunk, loose_json
-from relay.core.dialects.openai_chat.loose import text
-from relay.core.dialects.openai_chat.repairs import comments_of, passed
-from relay.core.dialects.openai_chat.usage import USAGE_ABSURD, Reported
+from relay.core.dialects.blocks import comments_of, passed
+from relay.core.dialects.counts import USAGE_ABSURD, Reported
+from relay.core.dialects.loose import Unreadable, loose_json, raw_of, text
 from relay.core.dialects.upstream_errors import error_in_event
 from relay.core.sse import Event
 from relay.core.usage import TokenUsage, merged
@@ -58,7 +57,7 @@ class JsonEventsInspector:
             return EventKind.COMMENT, b""
         try:
             read = _read(event.data)
-        except NotAChunk:
+        except Unreadable:
             return self._not_an_event(event, offset)
         kind = read.type or event.event
         if kind == "error" or read.object == "error" or bytes(read.error) not in _NOTHING:
@@ -119,7 +118,7 @@ class PicturesInspector(JsonEventsInspector):
 
 
 def _read(data: str) -> _Event:
-    """Raises `NotAChunk` for what is not a JSON object."""
+    """Raises `Unreadable` for what is not a JSON object."""
     try:
         return _read_event(data)
     except (ValueError, RecursionError):
@@ -129,5 +128,6 @@ def _read(data: str) -> _Event:
         type=text(members.get("type")),
         object=text(members.get("object")),
         delta=text(members.get("delta")),
+        usage=raw_of(members.get("usage")),
         error=msgspec.Raw(b"true") if members.get("error") else _NULL,
     )

@@ -8,8 +8,9 @@ import msgspec
 
 from relay.core.dialects.as_sent import AsSent, read_as_sent
 from relay.core.dialects.base import Ask, StreamInspector, WholeAnswer
+from relay.core.dialects.counts import Reported
 from relay.core.dialects.members import answer_members, is_set, items, members, text, value
-from relay.core.dialects.openai_chat.usage import Reported, usage_from_raw
+from relay.core.dialects.openai_chat.usage import usage_from_raw
 from relay.core.dialects.openai_json.events import PicturesInspector
 from relay.core.dialects.openai_json.forms import read_form_ask
 from relay.core.dialects.request_fields import flag, optional_model

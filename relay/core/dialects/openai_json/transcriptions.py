@@ -11,8 +11,9 @@ import msgspec
 
 from relay.core.dialects.as_sent import AsSent, read_as_sent
 from relay.core.dialects.base import Ask, StreamInspector, WholeAnswer
+from relay.core.dialects.counts import USAGE_ABSURD, Reported
 from relay.core.dialects.members import answer_members, members, text, value
-from relay.core.dialects.openai_chat.usage import USAGE_ABSURD, Reported, usage_from_raw
+from relay.core.dialects.openai_chat.usage import usage_from_raw
 from relay.core.dialects.openai_json.events import JsonEventsInspector
 from relay.core.dialects.openai_json.forms import read_form_ask
 from relay.core.dialects.request_fields import flag, missing, required_model

@@ -8,8 +8,9 @@ import msgspec
 
 from relay.core.dialects.as_sent import AsSent, read_as_sent
 from relay.core.dialects.base import Ask, StreamInspector, WholeAnswer
+from relay.core.dialects.counts import Count, Reported
 from relay.core.dialects.members import Members, answer_members, members, text, value
-from relay.core.dialects.openai_chat.usage import Count, Reported, usage_from_raw
+from relay.core.dialects.openai_chat.usage import usage_from_raw
 from relay.core.dialects.openai_json.events import JsonEventsInspector
 from relay.core.dialects.request_fields import optional_model
 from relay.core.dialects.upstream_errors import find_error

@@ -6,8 +6,9 @@ one. A stream without its last event, or with a broken tool call, gives no answe
 
 import msgspec
 
-from relay.core.dialects.base import AggregationFailed
-from relay.core.dialects.members import Members, answer_members, items, members, text
+from relay.core.dialects.base import TOOL_CALL_INVALID, AggregationFailed
+from relay.core.dialects.loose import whole_number
+from relay.core.dialects.members import Members, answer_members, items, members, text, value
 from relay.core.dialects.openai_responses.event import read_item
 from relay.core.dialects.openai_responses.items import CLIENT_TOOL_CALLS, is_whole_call
 from relay.core.sse import Event
@@ -54,7 +55,7 @@ class ResponsesAggregator:
         if not text(self._response.get("status")):
             answer["status"] = self._status
         if self._status == "completed" and not all(map(_is_usable, output)):
-            raise AggregationFailed("tool_call_invalid")
+            raise AggregationFailed(TOOL_CALL_INVALID)
         return msgspec.json.encode(answer)
 
 
@@ -71,7 +72,10 @@ def _typed(event: Event) -> _Typed:
         return _Typed()
     null = msgspec.Raw(b"null")
     return _Typed(
-        type=text(loose.get("type")), item=loose.get("item", null), response=loose.get("response", null)
+        type=text(loose.get("type")),
+        output_index=whole_number(value(loose.get("output_index"))),
+        item=loose.get("item", null),
+        response=loose.get("response", null),
     )
 
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from relay.core.dialects.openai_chat.chunk import NotAChunk, loose_json
-from relay.core.dialects.openai_chat.loose import text, whole_number
+from relay.core.dialects.loose import Unreadable, loose_json, raw_of, text, whole_number
 
 _NULL = msgspec.Raw(b"null")
 _NOTHING = frozenset({b"null", b"false", b'""', b"{}", b"[]", b"0"})
@@ -62,10 +61,6 @@ class Payload(msgspec.Struct, gc=False):
         return bytes(self.error) not in _NOTHING
 
 
-class NotAPayload(ValueError):
-    """The data is not a JSON object."""
-
-
 _strict_payload = msgspec.json.Decoder(Payload).decode
 strict_payloads = msgspec.json.Decoder(list[Payload]).decode
 """The events of a whole read, as one JSON list. Raises ValueError or RecursionError."""
@@ -75,12 +70,12 @@ _strict_item = msgspec.json.Decoder(Item).decode
 
 
 def read_payload(data: str) -> Payload:
-    """Raises `NotAPayload`, nothing else."""
+    """Raises `Unreadable`, nothing else."""
     try:
         return _strict_payload(data)
     except (ValueError, RecursionError):
         pass
-    value = _loose(data)
+    value = loose_json(data)
     response, item = value.get("response"), value.get("item")
     return Payload(
         type=text(value.get("type")),
@@ -94,11 +89,11 @@ def read_payload(data: str) -> Payload:
 
 
 def read_response(body: bytes) -> Response:
-    """A whole answer. Raises `NotAPayload`, nothing else."""
+    """A whole answer. Raises `Unreadable`, nothing else."""
     try:
         return _strict_response(body)
     except (ValueError, RecursionError):
-        return _loose_response(_loose(body.decode("utf-8", "replace")))
+        return _loose_response(loose_json(body.decode("utf-8", "replace")))
 
 
 def read_item(raw: msgspec.Raw) -> Item:
@@ -108,16 +103,9 @@ def read_item(raw: msgspec.Raw) -> Item:
     except (ValueError, RecursionError):
         pass
     try:
-        return _loose_item(_loose(bytes(raw).decode("utf-8", "replace")))
-    except NotAPayload:
+        return _loose_item(loose_json(bytes(raw).decode("utf-8", "replace")))
+    except Unreadable:
         return Item()
-
-
-def _loose(data: str) -> dict[str, object]:
-    try:
-        return loose_json(data)
-    except NotAChunk as error:
-        raise NotAPayload(str(error)) from None
 
 
 def _loose_response(value: Mapping[str, object]) -> Response:
@@ -155,5 +143,4 @@ def _loose_item(value: Mapping[str, object]) -> Item:
 
 
 def _raw(value: object) -> msgspec.Raw:
-    """Decoded JSON as its bytes again; escaped, so that halves of surrogate pairs do no harm."""
-    return msgspec.Raw(json.dumps(value).encode()) if value is not None else _NULL
+    return raw_of(value) if value is not None else _NULL

@@ -9,16 +9,11 @@ lines, blocks without data, frames that are not JSON, and whatever follows the l
 
 import msgspec
 
-from relay.core.dialects.base import EventKind, StreamFacts, UpstreamError
-from relay.core.dialects.openai_chat.repairs import comments_of, passed
+from relay.core.dialects.base import TOOL_CALL_INVALID, EventKind, StreamFacts, UpstreamError
+from relay.core.dialects.blocks import comments_of, passed
+from relay.core.dialects.loose import Unreadable
 from relay.core.dialects.openai_chat.usage import usage_from_raw
-from relay.core.dialects.openai_responses.event import (
-    NotAPayload,
-    Payload,
-    Response,
-    read_payload,
-    strict_payloads,
-)
+from relay.core.dialects.openai_responses.event import Payload, Response, read_payload, strict_payloads
 from relay.core.dialects.openai_responses.items import ANNOUNCED_ONLY, OutputItems, is_run_upstream, text_of
 from relay.core.dialects.openai_responses.whole import failure_of, finish_reason
 from relay.core.dialects.upstream_errors import error_in_event
@@ -41,7 +36,7 @@ TEXT_DELTAS = frozenset(
 """Events whose `delta` is text that the model wrote."""
 
 PLAIN_MISSES_ALLOWED = 4
-"""Reads of a stream that were tried as plain text and were something else; then none is tried any more."""
+"""Reads of a stream that began like plain text and could not be decoded so; then none is tried any more."""
 
 _PLAIN = "response.output_text.delta"
 _BEFORE = b"event: response.output_text.delta\ndata: "
@@ -83,7 +78,7 @@ class ResponsesInspector:
             return _COMMENT, b""
         try:
             payload = read_payload(event.data)
-        except NotAPayload:
+        except Unreadable:
             return self._not_a_payload(event, offset)
         kind = payload.type or (event.event if event.event != "message" else "")
         if payload.has_error or kind == "error" or payload.object == "error":
@@ -162,7 +157,7 @@ class ResponsesInspector:
         if item is None:
             return
         if not self._items.done(payload.output_index or 0, item):
-            self.facts.add_soft_error("tool_call_invalid", offset)
+            self.facts.add_soft_error(TOOL_CALL_INVALID, offset)
         self.facts.tool_call_count = self._items.call_count
         self._note_pictures()
 
@@ -173,7 +168,7 @@ class ResponsesInspector:
         valid = [self._items.done(index, item) for index, item in enumerate(output)]
         was_cut = kind == "response.incomplete"
         if not all(valid) or not (self._items.all_done() or was_cut):
-            facts.add_soft_error("tool_call_invalid", offset)
+            facts.add_soft_error(TOOL_CALL_INVALID, offset)
         if not facts.received.size:
             for item in output:
                 self._note_text(text_of(item))

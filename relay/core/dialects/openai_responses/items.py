@@ -99,6 +99,9 @@ class OutputItems:
 
     def done(self, index: int, item: Item) -> bool:
         """False when the item is a tool call that is not whole, or not what its pieces were."""
+        pieces = self._pieces.pop(index, None)
+        joined = None if pieces is None else "".join(pieces)
+        self._chars -= len(joined or "")
         if has_picture(item) and len(self._pictures) < MAX_CALLS:
             self._pictures.add(index)
         if item.type not in CLIENT_TOOL_CALLS or index in self._checked:
@@ -106,11 +109,8 @@ class OutputItems:
         self.opened(index, item)
         if len(self._checked) < MAX_CALLS:
             self._checked.add(index)
-        pieces = self._pieces.pop(index, None)
-        if pieces is None:
+        if joined is None:
             return is_whole_call(item)
-        joined = "".join(pieces)
-        self._chars -= len(joined)
         said = item.arguments if item.type == "function_call" else item.input
         if said is None:  # the pieces are all there is
             return bool(item.name and item.call_id) and (

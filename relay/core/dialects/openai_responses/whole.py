@@ -5,7 +5,7 @@ Must not build Python objects of the answer's text.
 
 import msgspec
 
-from relay.core.dialects.base import UpstreamError, WholeAnswer
+from relay.core.dialects.base import TOOL_CALL_INVALID, UpstreamError, WholeAnswer
 from relay.core.dialects.members import value
 from relay.core.dialects.openai_chat.usage import usage_from_raw
 from relay.core.dialects.openai_responses.event import Item, Response, read_response
@@ -40,7 +40,7 @@ def _answer(response: Response, output: list[Item]) -> WholeAnswer:
     if pictures:
         usage = msgspec.structs.replace(usage or TokenUsage(), images=pictures)
     calls = [item for item in output if item.type in CLIENT_TOOL_CALLS]
-    broken = () if all(map(is_whole_call, calls)) else ("tool_call_invalid",)
+    broken = () if all(map(is_whole_call, calls)) else (TOOL_CALL_INVALID,)
     return WholeAnswer(
         usage=usage,
         finish_reasons=(finish_reason(response, response.status or "completed"),),

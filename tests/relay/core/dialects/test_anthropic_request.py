@@ -60,6 +60,25 @@ def test_of_a_member_that_comes_twice_one_is_checked_and_sent():
     assert built(ask).count(b'"model"') == 1
 
 
+@pytest.mark.parametrize("dialect", [ANTHROPIC, ANTHROPIC_COUNT_TOKENS])
+@pytest.mark.parametrize(
+    ("container", "param"),
+    [("container_of_another", "container"), ({"id": "container_of_another", "skills": []}, "container.id")],
+)
+def test_a_container_that_exists_is_not_named(dialect, container, param):
+    """It may be another tenant's."""
+    body = {"model": "m", "messages": [], "container": container}
+    with pytest.raises(Refusal, match="whose it is") as refused:
+        dialect.parse_request(json.dumps(body).encode())
+    assert (refused.value.status, refused.value.param) == (400, param)
+
+
+@pytest.mark.parametrize("container", [None, {"skills": [{"type": "anthropic", "skill_id": "pptx"}]}])
+def test_a_container_that_is_made_anew_may_have_skills(container):
+    body = {"model": "m", "messages": [], "container": container}
+    assert json.loads(built(ANTHROPIC.parse_request(json.dumps(body).encode()))) == body
+
+
 def test_counting_tokens_has_no_stream():
     ask = ANTHROPIC_COUNT_TOKENS.parse_request(b'{"model":"m","messages":[{}],"stream":true}')
     assert not ask.stream

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from relay.core.dialects.anthropic import ANTHROPIC
-from relay.core.dialects.openai_chat.usage import MAX_COUNT
-from relay.core.usage import TokenUsage
+from relay.core.usage import MAX_COUNT, TokenUsage
 from tests.relay.core.dialects.anthropic_samples import STOP, ended, observed, said, soft_errors, started
 
 # start: usage of message_start; ends: usages of message_delta, in order; None = the member is missing.

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from relay.core.dialects.gemini import GEMINI, GEMINI_COUNT_TOKENS, GEMINI_PREDICT, GEMINI_VECTORS
-from relay.core.dialects.openai_chat.usage import MAX_COUNT
-from relay.core.usage import TokenUsage
+from relay.core.usage import MAX_COUNT, TokenUsage
 from tests.relay.core.dialects.gemini_samples import (
     candidate,
     chunk,
@@ -136,6 +135,11 @@ def test_zeros_are_left_out_of_this_json_so_an_empty_answer_has_no_output():
 def test_a_text_without_a_count_is_no_empty_answer():
     """It would be free otherwise: its tokens are estimated."""
     assert observed(said("x") + ended("STOP", prompt=9))[0].facts.usage == TokenUsage(input=9)
+
+
+def test_a_call_without_arguments_is_no_empty_answer():
+    call = chunk(candidate({"functionCall": {"name": "now"}}, finish="STOP"), usage=usage(9))
+    assert observed(call)[0].facts.usage == TokenUsage(input=9)
 
 
 def test_an_unfinished_answer_without_text_is_not_known_to_be_empty():

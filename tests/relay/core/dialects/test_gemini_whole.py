@@ -128,6 +128,12 @@ def test_halves_of_surrogate_pairs_are_read():
     )
 
 
+def test_halves_of_surrogate_pairs_are_exploded_as_what_can_be_written():
+    body = json.dumps({"candidates": [candidate({"text": "\ud83d"}, finish="STOP")]}, indent=2).encode()
+    [found] = aggregated(*GEMINI.whole_to_events(body, ask(GENERATE)))["candidates"]
+    assert found["content"]["parts"] == [{"text": "?"}]
+
+
 # Stream → whole.
 
 

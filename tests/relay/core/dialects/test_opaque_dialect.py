@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from relay.core.dialects import DIALECTS, OPAQUE, OPENAI_CHAT, dialect_for
+from relay.core.dialects import DIALECTS, OPAQUE, OPENAI_CHAT
 from relay.core.dialects.base import AggregationFailed, EventKind
+from relay.core.dialects.openai_json import IMAGES, SPEECH, TRANSCRIPTIONS, VECTORS
 from relay.core.errors import Refusal
-from relay.core.path_families import PathFamily
 from relay.core.usage import TokenUsage
 from tests.relay.core.dialects.openai_chat_samples import events_of
 
@@ -30,12 +30,6 @@ def test_the_registry_knows_each_dialect_by_its_name():
     assert {DIALECTS[name].name for name in DIALECTS} == set(DIALECTS)
     assert DIALECTS["openai_chat"] is OPENAI_CHAT
     assert DIALECTS["opaque"] is OPAQUE
-
-
-@pytest.mark.parametrize("family", PathFamily)
-def test_only_chat_is_read_all_else_passes_through(family):
-    expected = OPENAI_CHAT if family is PathFamily.CHAT else OPAQUE
-    assert dialect_for(family) is expected
 
 
 @pytest.mark.parametrize(
@@ -82,6 +76,32 @@ def test_a_repeated_model_reaches_the_upstream_once(body):
     assert ask.model == "dear"
     assert json.loads(build(body)) == {"model": "dear"}
     assert b"cheap" not in build(body)
+
+
+TWICE = [
+    (VECTORS, b'{"model":"m", "input":"a", "input":"b"}', b'{"model":"m","input":"b"}'),
+    (IMAGES, b'{"n":1,"size":"1x1","size":"9x9"}', b'{"n":1,"size":"9x9"}'),
+    (IMAGES, b'{"quality":"low", "quality":"high"}', b'{"quality":"high"}'),
+    (SPEECH, b'{"model":"m","input":"a","input":"bc"}', b'{"model":"m","input":"bc"}'),
+    (
+        SPEECH,
+        b'{"model":"m","stream\\u005fformat":"sse","stream_format":"audio"}',
+        b'{"model":"m","stream_format":"audio"}',
+    ),
+    (
+        TRANSCRIPTIONS,
+        b'{"model":"m","response_format":"text","response_format":"json"}',
+        b'{"model":"m","response_format":"json"}',
+    ),
+    (OPAQUE, b'{"max_tokens":9000,"max_tokens":1}', b'{"max_tokens":1}'),
+]
+
+
+@pytest.mark.parametrize(("dialect", "body", "sent"), TWICE)
+def test_what_price_and_timers_hang_on_reaches_the_upstream_once(dialect, body, sent):
+    ask = dialect.parse_request(body)
+    built = dialect.build_request(ask, model=ask.model, stream=ask.stream, request_usage=False, overrides={})
+    assert built == sent
 
 
 def test_only_what_mapping_and_overrides_need_is_edited():

@@ -201,6 +201,11 @@ def test_what_is_no_answer_is_a_value_error_before_the_first_frame(body):
         OPENAI_CHAT.whole_to_events(body, ask())
 
 
+def test_half_a_surrogate_pair_is_exploded_as_what_can_be_written():
+    body = json.dumps(answer({"content": "\ud83d"})).encode()
+    assert aggregate(*OPENAI_CHAT.whole_to_events(body, ask()))["choices"][0]["message"]["content"] == "?"
+
+
 def test_exploded_answers_satisfy_the_inspector():
     tool = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}
     asked = ask_with_usage()

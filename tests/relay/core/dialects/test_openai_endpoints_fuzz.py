@@ -21,8 +21,8 @@ from tests.relay.core.dialects.responses_samples import (
 )
 
 NAMES = (
-    "openai_responses", "openai_responses_actions", "openai_completions", "openai_vectors", "openai_images",
-    "openai_speech", "openai_transcriptions",
+    "openai_responses", "openai_responses_actions", "openai_responses_input_tokens", "openai_completions",
+    "openai_vectors", "openai_images", "openai_speech", "openai_transcriptions",
 )  # fmt: skip
 KINDS = [
     "response.created", "response.output_item.added", "response.output_item.done", "response.output_text.delta",

@@ -386,6 +386,15 @@ def test_a_transcripts_text_is_kept_for_an_estimate():
     assert facts.received.text == "größegröße"
 
 
+def test_the_usage_beside_a_member_of_another_type_counts():
+    asked = TRANSCRIPTIONS.parse_request(b'{"model":"m","stream":true}')
+    usage = {"type": "tokens", "input_tokens": 14, "output_tokens": 2}
+    facts, _, _ = judged(
+        TRANSCRIPTIONS, asked, event("transcript.text.done", text="\ud83d", delta=7, usage=usage)
+    )
+    assert facts.usage == TokenUsage(input=14, output=2)
+
+
 def test_vllms_transcripts_end_with_done():
     """https://docs.vllm.ai, Transcriptions API: chunks like chat's, and a usage if it was asked for."""
     chunk = b'data: {"object":"transcription.chunk","choices":[{"delta":{"content":"x"}}]}\n\n'

@@ -290,6 +290,11 @@ class TestToolCalls:
         looking, _, _ = judged(*call_events('{"a":1}', arguments=None))
         assert soft_errors(looking) == []
 
+    def test_pieces_that_come_again_after_the_end_break_nothing(self):
+        *begun, ended = call_events('{"city":"Paris"}')
+        looking, _, _ = judged(*begun, ended, begun[-1], event("response.completed", response=response(CALL)))
+        assert soft_errors(looking) == []
+
     def test_a_custom_tools_text_need_not_be_json(self):
         custom = {"type": "custom_tool_call", "id": "ct", "call_id": "c", "name": "run", "input": "print(1)"}
         looking, _, _ = judged(

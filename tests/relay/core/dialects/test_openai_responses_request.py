@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.core.dialects import OPENAI_RESPONSES
-from relay.core.dialects.openai_responses.actions import RESPONSES_ACTIONS
+from relay.core.dialects.openai_responses.actions import RESPONSES_ACTIONS, RESPONSES_INPUT_TOKENS
 from relay.core.errors import Refusal
 
 
@@ -61,6 +61,20 @@ def test_an_input_may_be_left_out():
             "input[1]",
             "unsupported_parameter",
         ),
+        ({"input": [{"id": "msg_1"}]}, "input[0]", "unsupported_parameter"),
+        ({"input": [{"type": None, "id": "msg_1"}]}, "input[0]", "unsupported_parameter"),
+        ({"input": [{"type": "", "role": None, "id": "msg_1"}]}, "input[0]", "unsupported_parameter"),
+        ({"input": [{"role": "user", "id": "msg_1"}]}, "input[0]", "unsupported_parameter"),
+        (
+            {"tools": [{"type": "web_search"}, {"type": "code_interpreter", "container": "cntr_1"}]},
+            "tools[1].container",
+            "unsupported_parameter",
+        ),
+        (
+            {"tools": [{"type": "shell", "environment": {"container_id": "cntr_1"}}]},
+            "tools[0].environment.container_id",
+            "unsupported_parameter",
+        ),
     ],
 )
 def test_what_is_refused_names_its_field(fields, param, code):
@@ -80,10 +94,18 @@ def test_talking_about_references_is_no_reference():
 
 
 @pytest.mark.parametrize(
-    "fields", [{"previous_response_id": None, "conversation": None, "background": None}, {"store": True}]
+    "fields",
+    [
+        {"previous_response_id": None, "conversation": None, "background": None},
+        {"store": True},
+        {"input": [{"role": "user", "content": "hi", "id": "msg_1"}]},
+        {"input": [{"type": "function_call_output", "call_id": "call_1", "output": "7", "id": "fco_1"}]},
+        {"tools": [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["file_1"]}}]},
+        {"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]},
+    ],
 )
 def test_what_names_nothing_passes(fields):
-    sent = json.loads(built(parsed(input="hi", **fields)))
+    sent = json.loads(built(parsed(**{"input": "hi", **fields})))
     assert sent == {"model": "gpt-5", "input": "hi", **fields}
 
 
@@ -110,12 +132,51 @@ def test_broken_json(body):
     assert refused.value.status == 400
 
 
-def test_what_is_done_with_a_responses_fields_is_held_to_the_same():
-    body = b'{"model": "m", "input": "hi"}'
-    ask = RESPONSES_ACTIONS.parse_request(body)
-    assert (
-        RESPONSES_ACTIONS.build_request(ask, model="m", stream=False, request_usage=True, overrides={})
-        == body
-    )
-    with pytest.raises(Refusal, match="previous_response_id"):
-        RESPONSES_ACTIONS.parse_request(b'{"model":"m","previous_response_id":"resp_of_another"}')
+ACTIONS = [RESPONSES_ACTIONS, RESPONSES_INPUT_TOKENS]
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"previous_response_id": "resp_of_another"}, "previous_response_id"),
+        ({"input": [{"id": "msg_of_another"}]}, "input[0]"),
+        ({"tools": [{"type": "code_interpreter", "container": "cntr_of_another"}]}, "tools[0].container"),
+        ({"input": ["hi"]}, "input"),
+    ],
+)
+def test_what_is_done_with_a_responses_fields_is_held_to_the_same(action, fields, param):
+    with pytest.raises(Refusal) as refused:
+        action.parse_request(json.dumps({"model": "m", **fields}).encode())
+    assert (refused.value.status, refused.value.param) == (400, param)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_action_names_a_thing_once(action):
+    """An upstream might obey the first of two, of which the last was looked at."""
+    ask = action.parse_request(b'{"previous_response_id":"resp_of_another","previous_response_id":null}')
+    sent = action.build_request(ask, model="", stream=False, request_usage=True, overrides={})
+    assert sent == b'{"previous_response_id":null}'
+
+
+def test_counting_is_neither_streamed_nor_paid():
+    body = b'{"model":"m","input":"hi","stream":true}'
+    count, compaction = RESPONSES_INPUT_TOKENS.parse_request(body), RESPONSES_ACTIONS.parse_request(body)
+    assert (count.is_charged, count.stream, count.has_streamed_form, count.is_raw) == (False,) * 4
+    assert (compaction.is_charged, compaction.is_raw) == (True, True)
+
+
+def test_a_count_is_no_usage():
+    answer = RESPONSES_INPUT_TOKENS.inspect_whole(b'{"object":"response.input_tokens","input_tokens":11}')
+    assert (answer.usage.input, answer.usage.output, answer.error) == (0, 0, None)
+
+
+def test_a_count_that_failed():
+    body = b'{"error":{"message":"Overloaded","type":"server_error"},"input_tokens":null}'
+    assert RESPONSES_INPUT_TOKENS.inspect_whole(body).error.message == "Overloaded"
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"input_tokens":"5"}', b'{"input_tokens":-1}'])
+def test_what_is_no_count(body):
+    with pytest.raises(ValueError, match="no count"):
+        RESPONSES_INPUT_TOKENS.inspect_whole(body)

@@ -127,6 +127,14 @@ class TestAggregation:
             MESSAGE, CALL
         )
 
+    def test_items_keep_their_order_where_their_number_is_a_float(self):
+        items = [
+            event("response.output_item.done", output_index=1.0, item=CALL),
+            event("response.output_item.done", output_index=0.0, item=MESSAGE),
+        ]
+        ended = event("response.completed", response=response())
+        assert aggregated(*items, ended)["output"] == [MESSAGE, CALL]
+
     def test_an_incomplete_answer_is_one(self):
         assert aggregated(CREATED, HELLO, INCOMPLETE)["status"] == "incomplete"
 

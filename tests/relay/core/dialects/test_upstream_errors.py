@@ -8,11 +8,16 @@ from hypothesis import strategies as st
 
 from relay.core.dialects import OPAQUE, OPENAI_CHAT
 from relay.core.dialects.base import UpstreamError
-from relay.core.dialects.upstream_errors import MAX_MESSAGE_CHARS
+from relay.core.dialects.upstream_errors import MAX_MESSAGE_CHARS, error_in_event
 
 
 def parse(body: object, status: int = 400) -> UpstreamError:
     return OPENAI_CHAT.parse_error(body if isinstance(body, bytes) else json.dumps(body).encode(), status)
+
+
+@pytest.mark.parametrize("error", ["Overl\ud83doaded", {"message": "Overl\ud83doaded"}])
+def test_half_a_surrogate_pair_hides_no_message(error):
+    assert error_in_event(json.dumps({"error": error})).message == "Overl\ud83doaded"
 
 
 @pytest.mark.parametrize(
