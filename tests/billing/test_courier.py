@@ -299,6 +299,23 @@ async def test_a_failing_broker_is_logged_by_class_and_the_thread_lives_on(couri
     assert "password" not in caplog.text
 
 
+async def test_whoever_is_told_of_settlements_cannot_end_the_courier(port, nudges, caplog):
+    def fail(_records):
+        raise ZeroDivisionError("hunter2")
+
+    courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges), on_settled=fail)
+    await courier.start()
+    for _ in range(2):
+        courier.report(Reported(outcome_make()))
+        async with asyncio.timeout(5):
+            while courier.pending:
+                await asyncio.sleep(0.01)
+    await courier.aclose()
+    assert [len(batch) for batch in port.batches] == [1, 1]
+    assert "ZeroDivisionError" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 async def test_a_report_after_closing_is_kept_and_told(port, nudges, caplog):
     courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges))
     await courier.start()
