@@ -242,6 +242,9 @@ async def test_what_is_spooled_in_the_last_moment_is_estimated_by_its_size(
     outcome = outcome_make(usage=None, attempts=(attempt_make(usage=None),))
     for _ in range(3):
         courier.report(Reported(outcome, Evidence(received="word " * 30, received_size=150), terms))
+    async with asyncio.timeout(20):
+        while not courier._batch:  # the first is counted, which loads the vocabulary
+            await asyncio.sleep(0.01)
     await courier.aclose(timeout_s=0.3)
     spooled = []
     spool_recover(settings.DATA_DIR, lambda records: spooled.extend(records) or ids(records))
