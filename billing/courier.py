@@ -137,13 +137,20 @@ class Courier:
         except Exception as error:  # noqa: BLE001  a courier that died of a surprise would lose every outcome
             self._note_failure(error)
             return
-        if self._on_settled is not None:
-            self._on_settled(self._batch)
-        self._batch = []
+        settled, self._batch = self._batch, []
         self._nudger.nudge()
         if self._failures:
             _logger.warning("admission store is back after %d failures", self._failures)
             self._failures = 0
+        self._tell(settled)
+
+    def _tell(self, settled: Sequence[SettledRecord]) -> None:
+        try:
+            if self._on_settled is not None:
+                self._on_settled(settled)
+        except Exception as error:  # noqa: BLE001  as above
+            kind = type(error).__name__
+            _logger.error("what follows a settlement failed in the gateway: %s", kind)  # noqa: TRY400  no message
 
     async def _value(self) -> None:
         """From the queue to the batch, each with its price. Nothing leaves the queue before it is there."""

@@ -19,7 +19,7 @@ from billing.services.account_states import account_states_publish, accounts_pub
 from billing.services.ledger_check import ledger_check
 from billing.services.reconciling import abandoned_requests_book, settled_records_forget_final
 from billing.services.retention import requests_delete_old
-from billing.services.settled_records import settled_records_write
+from billing.services.settled_records import settled_records_write, spooled_records_write
 from billing.services.usage_slices import usage_slices_build
 from billing.spool import spool_recover
 
@@ -133,7 +133,7 @@ def record_spooled() -> None:
 
 
 def _record_spooled(records: Sequence[SettledRecord]) -> frozenset[str]:
-    recording = settled_records_write(records)
+    recording = spooled_records_write(records)
     account_states_publish(recording.accounts)
     return recording.done
 
@@ -148,7 +148,7 @@ def _record_batch(store: OpenRecords) -> bool:
             # Not left to the end of the claim: the process may end before that.
             store.release([record.request_id for record in records])
             raise
-        store.acknowledge(recording.done, recording.accounts)
+        store.acknowledge(recording.written, recording.accounts)
         _Outage.end()
     return len(records) == CLAIM_MAX
 

@@ -59,7 +59,9 @@ class IdempotencyPort(Protocol):
         """Takes the key, or tells who has it. If this fails or is cancelled, the key is not taken."""
 
     async def restore(self, epoch: str, markers: Sequence[Marker]) -> None:
-        """Running ones, for a store that forgot them or held their process for dead."""
+        """For a store that forgot them or held their process for dead. They are running then, unless it knows
+        better: `ended` must follow for those that are.
+        """
 
     def release(self, marker: Marker) -> None:
         """It failed, or never ran: the next request with the key runs. Queued."""

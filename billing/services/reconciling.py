@@ -26,16 +26,17 @@ def settled_records_forget_final(store: OpenRecords) -> int:
 
 
 def abandoned_requests_book(store: OpenRecords) -> int:
-    """Books running records of dead processes as of their last checkpoint. How many; at most `RUN_MAX`.
+    """Books running records of dead processes as of their last checkpoint. How many; about `RUN_MAX` at most.
 
-    A second run finds nothing. Errors: StoreUnavailable, `TRANSIENT_ERRORS`; what was claimed comes back when
-    its claim runs out.
+    A second run finds nothing but what could not be booked. Errors: StoreUnavailable, `TRANSIENT_ERRORS`;
+    what was claimed comes back when its claim runs out.
     """
-    booked = 0
-    while booked < RUN_MAX and (records := store.claim_abandoned(_BATCH)):
+    booked = looked_at = 0
+    while looked_at < RUN_MAX and (records := store.claim_abandoned(_BATCH)):
         recording = abandoned_records_write(records)
-        store.acknowledge_abandoned(recording.done, recording.accounts)
-        booked += len(records)
+        store.acknowledge_abandoned(recording.written, recording.accounts)
+        looked_at += len(records)
+        booked += len(recording.new)
     return booked
 
 

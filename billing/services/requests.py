@@ -23,7 +23,7 @@ Record = Settlement | OpenRecord
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What became of a batch, as request ids. `dead` ones are kept as DeadOutcome rows.
+    """What became of a batch, as request ids. `dead` ones were kept as DeadOutcome rows.
 
     An outcome in none of the three was neither written nor kept: its record must stay in the store.
     accounts: of the tenants whose requests are written, now or before; the store takes them with the ids.
@@ -35,9 +35,14 @@ class Recording:
     accounts: tuple[AccountState, ...] = ()
 
     @property
+    def written(self) -> frozenset[str]:
+        """Their rows are there: the store may forget these."""
+        return self.new | self.repeated
+
+    @property
     def done(self) -> frozenset[str]:
-        """The store may forget these."""
-        return self.new | self.repeated | self.dead
+        """The database has these, one way or the other."""
+        return self.written | self.dead
 
     def __or__(self, other: "Recording") -> "Recording":
         return Recording(

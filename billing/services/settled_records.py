@@ -4,16 +4,25 @@ from collections.abc import Callable, Iterable, Sequence
 
 from billing.admission import SettledRecord
 from billing.outcome_codec import UnreadableOutcome, open_record_decode, settlement_decode
-from billing.services.dead_outcomes import dead_outcome_keep
+from billing.services.dead_outcomes import dead_outcome_keep, dead_outcomes_among, dead_outcomes_resolve
 from billing.services.requests import Record, Recording, requests_record
 
 
 def settled_records_write(records: Sequence[SettledRecord]) -> Recording:
-    """Write the records' rows. Its `done` may be acknowledged: written now or before, or kept as dead.
+    """Write the rows of records that were claimed. Its `written` may be acknowledged.
 
-    Errors: `billing.db_errors.TRANSIENT_ERRORS`; then nothing may be acknowledged.
+    Dead ones stay in the store, with what they hold, and are tried again after `DEAD_RETRY_S`. Errors:
+    `billing.db_errors.TRANSIENT_ERRORS`; then nothing may be acknowledged.
     """
-    return _write(((record.request_id, record.payload) for record in records), settlement_decode)
+    return _write_claimed(_pairs(records), settlement_decode)
+
+
+def spooled_records_write(records: Sequence[SettledRecord]) -> Recording:
+    """Write the rows of records that are in no store. Its `done` need not be kept any longer.
+
+    Errors: `TRANSIENT_ERRORS`; then all must be kept.
+    """
+    return _write(_pairs(records), settlement_decode)
 
 
 def abandoned_records_write(records: Sequence[tuple[str, bytes]]) -> Recording:
@@ -21,7 +30,18 @@ def abandoned_records_write(records: Sequence[tuple[str, bytes]]) -> Recording:
 
     One whose row exists is left alone: the outcome was here before. As `settled_records_write` else.
     """
-    return _write(records, open_record_decode)
+    return _write_claimed(records, open_record_decode)
+
+
+def _pairs(records: Sequence[SettledRecord]) -> list[tuple[str, bytes]]:
+    return [(record.request_id, record.payload) for record in records]
+
+
+def _write_claimed(records: Sequence[tuple[str, bytes]], decode: Callable[[bytes], Record]) -> Recording:
+    dead = dead_outcomes_among([request_id for request_id, _ in records])
+    recording = _write([one for one in records if one[0] not in dead.resting], decode)
+    dead_outcomes_resolve(recording.written & dead.retried)
+    return recording
 
 
 def _write(records: Iterable[tuple[str, bytes]], decode: Callable[[bytes], Record]) -> Recording:

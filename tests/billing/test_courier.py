@@ -242,6 +242,9 @@ async def test_what_is_spooled_in_the_last_moment_is_estimated_by_its_size(
     outcome = outcome_make(usage=None, attempts=(attempt_make(usage=None),))
     for _ in range(3):
         courier.report(Reported(outcome, Evidence(received="word " * 30, received_size=150), terms))
+    async with asyncio.timeout(20):
+        while not courier._batch:  # the first is counted, which loads the vocabulary
+            await asyncio.sleep(0.01)
     await courier.aclose(timeout_s=0.3)
     spooled = []
     spool_recover(settings.DATA_DIR, lambda records: spooled.extend(records) or ids(records))
@@ -297,6 +300,23 @@ async def test_a_failing_broker_is_logged_by_class_and_the_thread_lives_on(couri
     assert len(nudges.moments) > count
     assert "ConnectionError" in caplog.text
     assert "password" not in caplog.text
+
+
+async def test_whoever_is_told_of_settlements_cannot_end_the_courier(port, nudges, caplog):
+    def fail(_records):
+        raise ZeroDivisionError("hunter2")
+
+    courier = Courier(port=port, nudger=Nudger(interval_s=0.2, nudge=nudges), on_settled=fail)
+    await courier.start()
+    for _ in range(2):
+        courier.report(Reported(outcome_make()))
+        async with asyncio.timeout(5):
+            while courier.pending:
+                await asyncio.sleep(0.01)
+    await courier.aclose()
+    assert [len(batch) for batch in port.batches] == [1, 1]
+    assert "ZeroDivisionError" in caplog.text
+    assert "hunter2" not in caplog.text
 
 
 async def test_a_report_after_closing_is_kept_and_told(port, nudges, caplog):

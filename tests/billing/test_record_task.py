@@ -1,12 +1,14 @@
 """From a report to rows: the task on both stores, and the embedded mode end to end."""
 
 import asyncio
+import datetime
 import threading
 import time
 from uuid import UUID
 
 import pytest
 from django.db import OperationalError, connection
+from django.db.models.functions import Now
 
 from billing import tasks
 from billing.admission import (
@@ -19,9 +21,11 @@ from billing.admission import (
 from billing.courier import Courier
 from billing.models import Attempt, DeadOutcome, RelayRequest
 from billing.nudger import Nudger
-from billing.outcome_codec import outcome_encode
+from billing.outcome_codec import outcome_encode, settlement_encode
+from billing.services import booking
+from billing.services.dead_outcomes import DEAD_RETRY_S
 from billing.valuation import Reported
-from tests.factories.billing import outcome_make, owner_make
+from tests.factories.billing import outcome_make, owner_make, settlement_make
 
 EMBEDDED_ROW_WITHIN_S = 1.0  # the promise is 100 ms; a shared machine gets some more
 
@@ -125,7 +129,42 @@ def test_unreadable_records_are_kept_apart(store):
     dead = DeadOutcome.objects.get()
     assert (dead.request_id, bytes(dead.payload)) == ("strange", b"\xff\x00 no outcome")
     assert dead.error_class == "UnreadableOutcome"
-    assert open_records().counts().claimed == 0
+
+
+def hours_later(request_id: str) -> None:
+    """As if the outcome had failed long ago, and its claim had run out."""
+    DeadOutcome.objects.update(failed_at=Now() - datetime.timedelta(seconds=DEAD_RETRY_S + 1))
+    open_records().release([request_id])
+
+
+@pytest.mark.django_db
+def test_a_dead_outcome_keeps_its_hold_and_is_tried_again_after_a_rest(store, monkeypatch):
+    owner = owner_make()
+    settlement = settlement_make(owner, 30)
+    request_id = settlement.outcome.request_id
+
+    async def settled() -> None:
+        await admission_port().settle(
+            [SettledRecord(request_id, settlement_encode(settlement), owner.tenant.pk, 30)]
+        )
+        await admission_port().aclose()
+
+    asyncio.run(settled())
+    with monkeypatch.context() as fault:
+        fault.setattr(booking, "rows_insert_new", lambda _rows: 1 / 0)
+        tasks.record_settled()
+        assert open_records().open_amounts() == {owner.tenant.pk: 30}
+        open_records().release([request_id])
+        tasks.record_settled()
+        assert DeadOutcome.objects.get().failures == 1, "it rests"
+        hours_later(request_id)
+        tasks.record_settled()
+        assert DeadOutcome.objects.get().failures == 2
+    hours_later(request_id)
+    tasks.record_settled()
+    assert RelayRequest.objects.get().cost_nano == 30
+    assert DeadOutcome.objects.get().resolved_at is not None
+    assert open_records().open_amounts() == {}
 
 
 def test_a_store_that_is_down_ends_the_run(monkeypatch, caplog):

@@ -112,7 +112,7 @@ def test_ids_that_are_none_do_not_stop_the_run(store, owner):
     asyncio.run(strange())
     settle(settlement_make(owner, 9))
     tasks.reconcile_open_records()
-    assert store.settled_ids(10) == []
+    assert store.settled_ids(10) == ["strange"]
     assert DeadOutcome.objects.get().request_id == "strange"
 
 
@@ -168,18 +168,20 @@ def test_two_hundred_requests_of_a_killed_process_are_billed_once(monkeypatch, o
     assert_books_balance()
 
 
-def test_an_unreadable_open_record_is_kept_for_a_person(monkeypatch, owner):
+def test_an_unreadable_open_record_is_kept_for_a_person_with_its_hold(monkeypatch, owner, caplog):
     now = [1_000.0]
     store = MemoryStore(lambda: now[0])
     monkeypatch.setattr(tasks, "open_records", lambda: store.workers)
-    ask = AdmissionAsk(request_id=request_id_make(), account_id=0, record=b"?")
+    store.workers.accounts_put([AccountState(owner.tenant.pk, 10, 1)])
+    ask = AdmissionAsk(request_id=request_id_make(), account_id=owner.tenant.pk, hold_nano=7, record=b"?")
     asyncio.run(store.admit("doomed", ask))
     for _ in range(20):
         now[0] += 5
         store.workers.beat()
     tasks.reconcile_open_records()
     assert DeadOutcome.objects.get().request_id == ask.request_id
-    assert store.workers.counts().running == 0
+    assert store.workers.open_amounts() == {owner.tenant.pk: 7}
+    assert "booked as abandoned" not in caplog.text
 
 
 # ---- balances

@@ -1,10 +1,13 @@
 """Settlements become charges: one entry a request, the account's chain, roll-ups that add up to the ledger."""
 
+import asyncio
 import datetime
 from uuid import UUID
 
 import pytest
 
+from billing.admission import SettledRecord
+from billing.admission.memory import MemoryStore
 from billing.admission.open_record import AccountState
 from billing.models import (
     Account,
@@ -17,7 +20,7 @@ from billing.models import (
     UsageRecord,
 )
 from billing.outcome_codec import open_record_encode, outcome_encode, settlement_encode
-from billing.services import account_states, booking, ledger_entries
+from billing.services import booking, ledger_entries
 from billing.services.replay import dead_outcome_replay
 from billing.services.requests import requests_record
 from relay.core.end_reasons import EndReason
@@ -197,18 +200,23 @@ def test_an_absurd_amount_is_kept_for_a_person(owner, amount):
     assert_books_balance()
 
 
-def test_a_replayed_outcome_is_charged(owner, monkeypatch, django_capture_on_commit_callbacks):
-    told = []
-    monkeypatch.setattr(account_states, "_try_to_put", told.extend)
+def test_a_replayed_outcome_is_charged_and_holds_nothing_more(
+    owner, monkeypatch, django_capture_on_commit_callbacks
+):
+    store = MemoryStore()
+    monkeypatch.setattr("billing.services.replay.open_records", lambda: store.workers)
     settlement = settlement_make(owner, 77)
+    record = SettledRecord(settlement.outcome.request_id, b"", owner.tenant.pk, 77)
+    asyncio.run(store.settle([record]))
     with monkeypatch.context() as patch:
         patch.setattr(booking, "rollups_add", lambda *_args, **_named: 1 / 0)
         requests_record([settlement])
     assert LedgerEntry.objects.count() == 0
     with django_capture_on_commit_callbacks(execute=True):
         assert dead_outcome_replay(DeadOutcome.objects.get())
-    assert told == [AccountState(owner.tenant.pk, -77, 1)]
-    assert balance(owner) == -77
+        assert store.open_amounts() == {owner.tenant.pk: 77}
+    assert store.open_amounts() == {}
+    assert store._book.accounts.available(owner.tenant.pk) == balance(owner) == -77
     assert_books_balance()
 
 
