@@ -58,9 +58,10 @@ def test_each_button_saves_all_three(operator, form, saved):
 
 
 @pytest.mark.parametrize("form", [{}, {"do": "sideways"}, {"do": ["on", "off"]}])
-def test_a_post_that_names_no_button_never_turns_on(operator, form):
+def test_a_post_that_names_no_button_turns_off(operator, form):
+    services.image_failover_set(enabled=True, ambiguous=True, changed_by="ada")
     operator.post(URL, form)
-    assert stored() in {(False, False, False), (None, None, None)}
+    assert stored() == (False, False, False)
 
 
 def test_turning_on_is_not_widened_by_the_environment(operator, monkeypatch):

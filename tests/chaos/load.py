@@ -53,9 +53,11 @@ class Client:
         tasks = [one.task for one in self.sent]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
         await self._session.close()
+        for end in ends:
+            if isinstance(end, Exception):  # of this client: an answer it cannot read
+                raise end
 
     def chat(self, server: Server, model: str, *, stream: bool = False, words: int = 5) -> Sent:
         sent = self._new(server, model)
@@ -119,10 +121,15 @@ async def until(what: Callable[[], object], message: str, within_s: float = 60.0
     return time.monotonic() - began
 
 
-async def all_over(sent: Iterable[Sent], within_s: float = 60.0) -> None:
-    left = [one.task for one in sent]
-    _, pending = await asyncio.wait(left, timeout=within_s)
-    assert not pending, f"{len(pending)} of {len(left)} requests are not over"
+async def all_over(sent: Iterable[Sent], within_s: float = 60.0, *, may_be_cut: bool = False) -> None:
+    """Each has its answer to the end, or was told of an error. may_be_cut: whoever answers was killed."""
+    sent = list(sent)
+    _, pending = await asyncio.wait([one.task for one in sent], timeout=within_s)
+    assert not pending, f"{len(pending)} of {len(sent)} requests are not over"
+    for one in sent:
+        one.task.result()
+    cut = [one for one in sent if not one.is_whole and not one.code]
+    assert may_be_cut or not cut, f"{len(cut)} of {len(sent)} answers broke off: {cut[:3]}"
 
 
 class Trickle:
@@ -138,7 +145,8 @@ class Trickle:
 
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
-        await asyncio.wait({self._task})
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
         await all_over(self.sent)
 
     async def _run(self) -> None:

@@ -12,6 +12,8 @@ from channels_admin.models import Tenant
 from tests.factories.channels import a_tenant
 
 ALWAYS = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+IN_NANO, OUT_NANO = 1_000, 2_000
+"""A token's price, nano-USD, as `a_price` has it by default."""
 
 
 def funded(tenant: Tenant, usd: str = "100") -> Account:

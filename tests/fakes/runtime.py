@@ -273,6 +273,18 @@ class FakeTransport:
         assert len(self.exchanges) > number, "no such upstream request was made"
         return self.exchanges[number]
 
+    @property
+    def open_bodies(self) -> list[FakeExchange]:
+        """Those whose answer was given to the engine, which has not closed it."""
+        return [
+            one
+            for one in self.exchanges
+            if one.answered.done()
+            and not one.answered.cancelled()
+            and one.answered.exception() is None
+            and not one.body.is_closed
+        ]
+
 
 class Client:
     """Reads one answer to its end, like a client that takes whatever comes."""

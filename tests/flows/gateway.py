@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import orjson
 from django.db import connections
 
 from billing import admission
-from billing.models import RelayRequest
+from billing.models import LedgerEntry, RelayRequest
 from billing.tasks import record_settled
 from channels_admin.models import ApiKey, Channel, Tenant
 from channels_admin.services import tenant_create
@@ -128,6 +127,11 @@ class Gateway:
         await self.recorded()
         return await self.run(_row, request_id)
 
+    async def charges(self) -> list[int]:
+        """What each charge changed its balance by, nano-USD."""
+        await self.recorded()
+        return await self.run(_charges)
+
     async def count(self) -> int:
         await self.recorded()
         return await self.run(RelayRequest.objects.count)
@@ -174,6 +178,12 @@ def _row(request_id: str) -> RelayRequest:
     return RelayRequest.objects.select_related("usage").prefetch_related("attempts").get(pk=request_id)
 
 
+def _charges() -> list[int]:
+    return list(
+        LedgerEntry.objects.filter(kind="charge").order_by("pk").values_list("amount_nano", flat=True)
+    )
+
+
 def _configured(simulator: Simulator) -> tuple[Tenant, ApiKey, str, Channel]:
     tenant = tenant_create(name="owner")
     funded(tenant)
@@ -205,6 +215,3 @@ async def running_gateway(**server_options: Any) -> AsyncIterator[Gateway]:
         await eventually(lambda: sockets_at(gateway.ports), "sockets stay open")
     finally:
         await loop.run_in_executor(None, threads.shutdown)
-
-
-LANE_IS_SERVICES = bool(os.environ.get("REDIS_URL"))

@@ -1,18 +1,10 @@
 """What tests of repeated `Idempotency-Key`s share."""
 
-from billing.models import LedgerEntry
 from gateway import wiring
 from tests.flows.leftovers import eventually
 
 KEY = ("Idempotency-Key", "order-7")
 SLOW = "slow-headers-0.5"
-
-
-async def charges(gateway) -> list[int]:
-    await gateway.recorded()
-    return await gateway.run(
-        lambda: list(LedgerEntry.objects.filter(kind="charge").values_list("amount_nano", flat=True))
-    )
 
 
 def is_replay_of(heard, first) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 
 from channels_admin.services import channel_update, model_route_set, runtime_flag_set
+from tests.factories.money import IN_NANO, OUT_NANO
 from tests.flows.gateway import QUESTION
 from tests.flows.leftovers import eventually
 
@@ -37,8 +38,10 @@ async def test_the_backup_answers_and_is_what_is_charged(gateway, slow_and_fast)
     assert row.end_reason == "completed"
     assert second.committed
     assert not first.committed
-    assert row.cost_nano > 0
     assert first.usage is None
+    assert (row.usage.input, row.usage.output, row.usage.source) == (5, 5, "reported")
+    assert row.cost_nano == 5 * IN_NANO + 5 * OUT_NANO
+    assert await gateway.charges() == [-row.cost_nano]
     slow = gateway.simulator.requests[0]
     await eventually(lambda: slow.left_at is None, "the loser goes on")
     assert slow.left_at - gateway.simulator.requests[1].at < 1

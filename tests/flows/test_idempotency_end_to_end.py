@@ -16,7 +16,7 @@ from tests.factories.channels import an_api_key
 from tests.factories.money import a_price
 from tests.flows.gateway import chat_body
 from tests.flows.leftovers import eventually
-from tests.flows.repeats import KEY, SLOW, charges, is_replay_of, kept, waiting
+from tests.flows.repeats import KEY, SLOW, is_replay_of, kept, waiting
 
 pytestmark = pytest.mark.usefixtures("idempotent_answers")
 
@@ -34,7 +34,7 @@ async def test_twins_at_once_are_one_upstream_request_one_answer_and_one_charge(
     assert first.header("idempotent-replayed") is None
     assert is_replay_of(second, first)
     assert len(gateway.simulator.requests) == 1
-    [charge] = await charges(gateway)
+    [charge] = await gateway.charges()
     assert charge < 0
     assert await gateway.count() == 1
 
@@ -45,7 +45,7 @@ async def test_a_later_twin_gets_the_same_and_pays_nothing(gateway):
     for _ in range(3):
         assert is_replay_of(await gateway.chat("echo-0", KEY), first)
     assert len(gateway.simulator.requests) == 1
-    assert len(await charges(gateway)) == 1
+    assert len(await gateway.charges()) == 1
 
 
 async def test_it_is_booked_before_it_is_given_out_again(gateway, keys, monkeypatch):
@@ -194,7 +194,7 @@ async def test_those_who_wait_for_one_that_fails_run_one_after_the_other(gateway
     assert Counter(one.status for one in heard) == {200: 8, 503: 2}
     assert len(gateway.simulator.requests) == 3
     assert sum(one.header("idempotent-replayed") == "true" for one in heard) == 7
-    assert [charge < 0 for charge in sorted(await charges(gateway))] == [True, False, False]
+    assert [charge < 0 for charge in sorted(await gateway.charges())] == [True, False, False]
 
 
 async def test_refused_before_it_ran_is_asked_anew(gateway):

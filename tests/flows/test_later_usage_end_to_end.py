@@ -5,7 +5,6 @@ import datetime
 
 import pytest
 from celery import current_app
-from django.conf import settings as live_settings
 from django.utils import timezone
 
 from billing.models import Account, LedgerEntry, UsageLookup
@@ -15,10 +14,10 @@ from channels_admin.snapshots import load_channel
 from gateway.schedule import GATEWAY_SCHEDULE
 from gateway.usage_lookups import look_up_due_usage
 from tests.billing.books import assert_books_balance
+from tests.factories.money import IN_NANO, OUT_NANO
 from tests.fakes.tiny_proxy import TinyProxy
 from tests.flows.gateway import in_thread
 
-IN_NANO, OUT_NANO = 1_000, 2_000
 TEXT = "incomprehensibilities antidisestablishmentarianism"
 PROMPT, ANSWER = 2, 2
 """What the simulator, which counts words, tells of this text and its echo. A tokenizer counts more."""
@@ -127,7 +126,8 @@ async def test_a_client_that_left_pays_what_the_upstream_counted(gateway, channe
 
 
 async def test_two_runs_at_once_ask_and_correct_once(gateway, channel):
-    heard = [await gateway.chat("usage-missing", text=TEXT, stream=True) for _ in range(3)]
+    for _ in range(3):
+        await gateway.chat("usage-missing", text=TEXT, stream=True)
     await gateway.recorded()
     await gateway.run(UsageLookup.objects.update, due_at=timezone.now() - datetime.timedelta(seconds=1))
     loop = asyncio.get_running_loop()
@@ -136,7 +136,6 @@ async def test_two_runs_at_once_ask_and_correct_once(gateway, channel):
     assert len(asked(gateway)) == 3
     booked = await entries(gateway)
     assert len([source for source, _ in booked if source.endswith(":later_usage")]) == 3
-    assert len(heard) == 3
 
 
 async def test_an_upstream_that_never_tells_is_given_up_and_the_estimate_stands(gateway, channel):
@@ -156,7 +155,6 @@ async def test_addresses_are_guarded_here_too(gateway, channel, settings):
     heard = await gateway.chat("usage-missing", text=TEXT, stream=True)
     await gateway.recorded()
     settings.UPSTREAM_ALLOWED_PRIVATE_NETS = ()
-    assert live_settings.UPSTREAM_ALLOWED_PRIVATE_NETS == ()
     await look_up(gateway)
     assert (await lookup_of(gateway, heard.request_id)).error_class == "AddressRefused"
     assert asked(gateway) == []

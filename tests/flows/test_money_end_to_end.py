@@ -6,13 +6,14 @@ import orjson
 import pytest
 
 from billing import admission
-from billing.models import Account, LedgerEntry, Price
+from billing.models import Account, Price
 from billing.services.prices import price_close
 from channels_admin.health import health_store
 from channels_admin.services import (
     api_key_close,
     api_key_update,
     channel_update,
+    image_failover_set,
     runtime_flag_set,
     tenant_set_status,
     tenant_update,
@@ -21,27 +22,17 @@ from channels_admin.statuses import AccessStatus
 from gateway import wiring
 from gateway.admission.outage import OutageAllowance
 from tests.factories.channels import an_api_key
-from tests.factories.money import a_funded_tenant, a_price
+from tests.factories.money import IN_NANO, OUT_NANO, a_funded_tenant, a_price
 from tests.flows.gateway import chat_body
 from tests.flows.leftovers import eventually
 
 USD = 10**9
 START_NANO = 100 * USD
-IN_NANO, OUT_NANO = 1_000, 2_000
-"""A token at the fixture's price: 1 and 2 USD per million."""
 
 
 async def balance_of(gateway, tenant=None) -> int:
     def read() -> int:
         return Account.objects.get(tenant=tenant or gateway.tenant).balance_nano
-
-    await gateway.recorded()
-    return await gateway.run(read)
-
-
-async def charges(gateway) -> list[int]:
-    def read() -> list[int]:
-        return list(LedgerEntry.objects.filter(kind="charge").values_list("amount_nano", flat=True))
 
     await gateway.recorded()
     return await gateway.run(read)
@@ -60,7 +51,7 @@ async def test_a_request_costs_what_its_usage_says_to_the_nano(gateway, stream):
     expected = usage.input * IN_NANO + usage.output * OUT_NANO
     assert expected > 0
     assert (row.cost_nano, row.estimated, usage.source) == (expected, False, "reported")
-    assert await charges(gateway) == [-expected]
+    assert await gateway.charges() == [-expected]
     assert await balance_of(gateway) == START_NANO - expected
     answer = await told(gateway, heard.header("x-request-id"))
     assert (answer["cost_nano"], answer["estimated"]) == (expected, False)
@@ -83,7 +74,7 @@ async def test_a_client_that_leaves_after_five_chunks_pays_for_the_prompt_and_wh
         await call.read_until(b"word4")
         call.leave()
     await gateway.idle()
-    [charge] = await charges(gateway)
+    [charge] = await gateway.charges()
     row = await gateway.record(call.heard().request_id)
     assert row.end_reason == "client_disconnected"
     assert row.estimated
@@ -99,7 +90,7 @@ async def test_a_client_that_leaves_before_the_first_event_pays_nothing(gateway,
         await eventually(lambda: not gateway.simulator.running_requests, "the upstream was never asked")
         call.leave()
     await gateway.idle()
-    assert await charges(gateway) == [0]
+    assert await gateway.charges() == [0]
     assert await balance_of(gateway) == START_NANO
 
 
@@ -119,7 +110,7 @@ async def test_a_client_that_leaves_right_after_the_end_mark_pays_exactly(gatewa
 async def test_a_request_that_got_no_answer_costs_nothing(gateway, model):
     heard = await gateway.chat(model, stream=True)
     assert heard.status >= 400
-    assert await charges(gateway) == [0]
+    assert await gateway.charges() == [0]
 
 
 async def test_a_balance_for_three_lets_three_of_fifty_reach_the_upstream(gateway):
@@ -282,7 +273,10 @@ async def draw(gateway):
 
 
 async def test_a_pool_of_one_rejects_the_second_image_and_text_goes_on(gateway):
+    """Another channel has room, and failures of image requests may go to it: this is none."""
     await image_pool(gateway)
+    await gateway.add_channel(gateway.simulator.base_url, name="second")
+    await gateway.configure(image_failover_set, enabled=True, ambiguous=True, uncertain=True)
     first = asyncio.create_task(draw(gateway))
     await eventually(lambda: not gateway.simulator.running_requests, "the upstream was never asked")
     second = await draw(gateway)
@@ -305,10 +299,11 @@ async def test_a_pool_of_one_serves_waiters_in_their_order(gateway):
         order.append(number)
         return heard.status
 
-    tasks = []
+    gate, tasks = wiring.current().image_gate, []
     for number in range(3):
         tasks.append(asyncio.create_task(drawn(number)))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: not gateway.simulator.running_requests, "the upstream was never asked")
+        await eventually(lambda: gate.waiting != len(tasks) - 1, "not in line")
     assert await asyncio.gather(*tasks) == [200, 200, 200]
     assert order == [0, 1, 2]
 
@@ -353,18 +348,24 @@ async def test_the_store_away_is_503_not_401_and_running_requests_go_on(gateway,
 async def test_clients_that_leave_during_admission_leave_nothing_behind(gateway, monkeypatch):
     port = wiring.current().admissions._port
     admit = port.admit
+    begun, left = [], []
 
     async def slow(epoch, ask):
-        await asyncio.sleep(0.05)
+        begun.append(ask.request_id)
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            left.append(ask.request_id)
+            raise
         return await admit(epoch, ask)
 
     monkeypatch.setattr(port, "admit", slow)
     for _ in range(20):
         call = await gateway.begin("POST", "/v1/chat/completions", JSON, body=chat_body("echo-0"))
         async with call:
-            await asyncio.sleep(0.02)
+            await eventually(lambda: len(begun) == len(left), "it was not admitted")
             call.leave()
-    await asyncio.sleep(0.2)
+            await eventually(lambda: left != begun, "its admission goes on")
     assert gateway.simulator.requests == []
 
 
@@ -389,4 +390,4 @@ async def test_with_a_cap_requests_run_while_the_store_is_away_and_are_held_once
         held = await gateway.run(admission.open_records().open_amounts)
         assert held.get(gateway.tenant.pk, 0) > 0
         assert (await call.rest()).is_done
-    assert len(await charges(gateway)) == 2
+    assert len(await gateway.charges()) == 2

@@ -144,8 +144,8 @@ json_values = st.recursive(
 @given(st.fixed_dictionaries({"type": json_values, "source": json_values, "inlineData": json_values}))
 def test_no_prompt_and_no_answer_is_too_odd_to_be_counted(part: dict[str, object]) -> None:
     body = orjson.dumps({"messages": [part], "content": [part]}, option=orjson.OPT_NON_STR_KEYS)
-    assert prompt_text(body).media >= 0
-    assert isinstance(answer_text(body), str)
+    prompt_text(body)
+    answer_text(body)
 
 
 @pytest.mark.parametrize("part", [*MEDIA_PARTS, {"bytesBase64Encoded": BASE64}, {"image": BASE64}])
