@@ -19,6 +19,8 @@ from relay.upstream.aio_tasks import spawn
 KNOWN_KEYS = 50_000
 UNKNOWN_KEYS = 10_000
 LOOKUPS_AT_ONCE = 8
+PATIENCE_S = 5.0
+"""For one look-up: a database that hangs is away."""
 
 
 class ApiKeyDirectory:
@@ -32,7 +34,7 @@ class ApiKeyDirectory:
         self._looking: dict[str, asyncio.Task[ApiKeyLookup | None]] = {}
 
     async def find(self, api_key: str) -> ApiKeyLookup:
-        """Raises Refusal 503 when the database is away or too many unknown keys are looked up already."""
+        """Raises Refusal 503 when the database is away or hangs, or too many keys are looked up already."""
         digest = api_key_digest(api_key)
         found = self._known.get(digest) or self._refused.get(digest)
         if found is not None:
@@ -42,7 +44,11 @@ class ApiKeyDirectory:
             if len(self._looking) >= LOOKUPS_AT_ONCE:
                 raise _busy()
             task = self._looking[digest] = spawn(self._look_up(digest), name="api-key-look-up")
-        looked_up = await asyncio.shield(task)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                looked_up = await asyncio.shield(task)
+        except TimeoutError:
+            looked_up = None
         if looked_up is None:
             raise _busy()
         return looked_up

@@ -10,6 +10,16 @@ _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA foreign_keys=ON;PRAGMA recursive_triggers=ON"
 )
 
+# A server that hangs, or whose machine is gone, is an outage like any other: the operating system alone would
+# wait for hours. What the URL says goes before.
+_POSTGRESQL_PATIENCE = {
+    "connect_timeout": 5,  # seconds
+    "keepalives_idle": 10,  # seconds
+    "keepalives_interval": 5,  # seconds
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # milliseconds
+}
+
 
 def _sqlite() -> dict[str, Any]:
     ENV.DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -27,7 +37,10 @@ def _sqlite() -> dict[str, Any]:
 def _from_url() -> dict[str, Any]:
     # CONN_MAX_AGE stays 0: under ASGI each console request runs in a thread of its own. The
     # gateway's long-lived threads keep their connection by themselves (gateway.threads).
-    return dict(dj_database_url.parse(ENV.DATABASE_URL))
+    database: dict[str, Any] = dict(dj_database_url.parse(ENV.DATABASE_URL))
+    if database["ENGINE"] == "django.db.backends.postgresql":
+        database["OPTIONS"] = _POSTGRESQL_PATIENCE | database.get("OPTIONS", {})
+    return database
 
 
 DATABASES = {"default": _from_url() if ENV.DATABASE_URL else _sqlite()}

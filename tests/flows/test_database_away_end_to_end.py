@@ -1,11 +1,13 @@
 """The database is away while the gateway serves: what needs it says so, politely, and the log stays short."""
 
 import logging
+import threading
 
 import pytest
 from django.db import DataError, InterfaceError, OperationalError
 
 from billing.tasks import record_settled
+from channels_admin.selectors.api_keys import caller_by_digest
 from channels_admin.services import channel_update
 from gateway import wiring
 from gateway.api import errors
@@ -94,5 +96,27 @@ async def test_an_api_key_not_seen_yet_cannot_be_checked_and_known_ones_go_on(
         assert refused.header("retry-after") == "1"
     assert (await gateway.chat("echo-0")).status == 200
     assert error_lines(caplog) == []
+    monkeypatch.undo()
+    assert (await gateway.chat("echo-0", key=unseen)).status == 200
+
+
+async def test_a_database_that_hangs_is_away(gateway, monkeypatch):
+    """A look-up that nobody answers is given up; known keys go on."""
+    is_back = threading.Event()
+
+    def hang(digest):
+        assert is_back.wait(30)
+        return caller_by_digest(digest)
+
+    _, unseen = await gateway.run(an_api_key, gateway.tenant, name="unseen")
+    assert (await gateway.chat("echo-0")).status == 200
+    monkeypatch.setattr("gateway.api_keys.PATIENCE_S", 0.2)
+    monkeypatch.setattr("gateway.api_keys.caller_by_digest", hang)
+    try:
+        refused = await gateway.chat("echo-0", key=unseen)
+        assert (refused.status, refused.json()["error"]["code"]) == (503, "authentication_unavailable")
+        assert (await gateway.chat("echo-0")).status == 200
+    finally:
+        is_back.set()
     monkeypatch.undo()
     assert (await gateway.chat("echo-0", key=unseen)).status == 200

@@ -155,7 +155,8 @@ async def _exchange(
         await exchange.head
         return build_response(request, exchange.status, exchange.headers, exchange)
     except BaseException:
-        connection.drop()
+        # Not `connection.drop()`: the answer may be complete already, and the connection another request's.
+        await exchange.aclose()
         raise
 
 
