@@ -257,6 +257,8 @@ class Attempt:
         assert isinstance(response.stream, BodyStream)  # noqa: S101  our transports give nothing else
         self._body = response.stream
         self.marks.headers_at = self.clock.now()
+        if self.state.sent_at is None:  # answered before the whole request was taken
+            self.state.sent_at = self.marks.headers_at
         self.response_status = response.status_code
         self.headers = response_headers(response.headers.raw)
         if not (200 <= response.status_code < 300 or self._is_not_modified()):
