@@ -261,7 +261,7 @@ class RunningRequest:
         attempt = None if leading is None else leading.attempt
         if attempt is None or not attempt.is_open or not attempt.is_committed:
             return False
-        if attempt.facts.terminal_seen:
+        if attempt.facts.terminal_seen or attempt.is_detached:
             return True
         now = self._engine.clock.now()
         if attempt.facts.every_choice_finished:
