@@ -7,7 +7,19 @@ import pytest
 from relay.core.end_reasons import EndReason
 from relay.core.sse import KEEPALIVE
 from relay.core.types import RelayFlags, StreamMode, StreamPolicy
-from tests.fakes.runtime import DONE, HELLO, ROLE, STOP, USAGE, WHOLE, WORLD, a_channel, a_request, settle
+from tests.fakes.runtime import (
+    DONE,
+    HELLO,
+    ROLE,
+    STOP,
+    USAGE,
+    WHOLE,
+    WORLD,
+    Client,
+    a_channel,
+    a_request,
+    settle,
+)
 
 JSON = {"content-type": "application/json"}
 COMMENT = b": ping\n\n"
@@ -400,3 +412,14 @@ async def test_non_stream_total_of_an_answer_that_came_before_the_request_was_se
     exchange.headers(headers=JSON)
     await settle()
     await expires(runtime, client, 40, EndReason.NON_STREAM_TIMEOUT)
+
+
+async def test_early_commit_is_that_of_the_channel_that_begins(runtime):
+    """The channel before it had no room."""
+    channels = (a_channel(number=1), a_channel(number=2, policy=StreamPolicy(early_commit_s=20)))
+    request = a_request(received_at=runtime.clock.now())
+    client = Client(runtime.engine.start(request, channels, first=(channels[1], channels[1].keys[0])))
+    await runtime.sent()
+    await runtime.clock.advance(20.1)
+    assert client.head.status == 200
+    await client.leave()
