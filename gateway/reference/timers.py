@@ -45,9 +45,9 @@ _SINCE = {
     "uploading_since": "connected, until the request is sent",
     "sent_at": "request sent",
     "headers_at": "response headers",
-    "stuck_since": "last byte, until the first `data:`",
     "last_byte_at": "last byte",
     "last_event_at": "last valid event",
+    "terminal_at": "end mark",
 }
 _POLICY, _FLAGS, _LIMITS = StreamPolicy(), RelayFlags(), Limits()
 _SETTINGS = {

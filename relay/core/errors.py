@@ -47,11 +47,11 @@ class SecretUnavailable(RelayError):
 
 
 class AttemptFailed(RelayError):
-    """One attempt ended before its commit point.
+    """One attempt gave no whole answer. Before its commit point another one may follow.
 
     status: the upstream's HTTP status, if it sent one. error_class: a short scrubbed word for records
-    (`ConnectError`, `html`, `overloaded_error`). nothing_sent: no byte of the request left us.
-    message: scrubbed text for the client where the upstream gave one, else "".
+    (`ConnectError`, `html`, `overloaded_error`). message: scrubbed text for the client where the upstream
+    gave one, else "".
     """
 
     def __init__(
@@ -65,7 +65,6 @@ class AttemptFailed(RelayError):
         kind: str | None = None,
         param: str | None = None,
         retry_after: str | None = None,
-        nothing_sent: bool = False,
     ) -> None:
         super().__init__(f"{reason} {status or ''} {error_class}".strip())
         self.reason = reason
@@ -76,7 +75,6 @@ class AttemptFailed(RelayError):
         self.kind = kind
         self.param = param
         self.retry_after = retry_after
-        self.nothing_sent = nothing_sent
 
 
 def described(error: BaseException) -> str:

@@ -4,40 +4,23 @@ Two allow-lists: what is not named does not pass. Names come back in lower case.
 library.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from urllib.parse import unquote_plus
 
 import msgspec
 
 MAX_REQUEST_ID_CHARACTERS = 128
 
-_HOP_BY_HOP = frozenset(
-    {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
-    | {b"proxy-authenticate", b"proxy-authorization", b"http2-settings"}
-)
-_CREDENTIALS = frozenset(
-    {b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie", b"set-cookie"}
-    | {b"x-goog-authenticated-user-email", b"x-amz-security-token", b"sec-websocket-protocol"}
-)
 _ACCOUNT_SELECTORS = frozenset(
     {b"openai-organization", b"openai-project", b"anthropic-organization-id", b"anthropic-workspace-id"}
     | {b"x-goog-user-project"}
 )
-_FRAMING = frozenset({b"host", b"content-length", b"accept-encoding", b"expect"})
-"""Made anew for each side. The transport asks for `identity` itself."""
-_CLIENT_ADDRESS = frozenset({b"forwarded", b"x-real-ip", b"via", b"true-client-ip", b"cf-connecting-ip"})
-_NEVER_UPSTREAM = (
-    _HOP_BY_HOP
-    | _CREDENTIALS
-    | _ACCOUNT_SELECTORS
-    | _FRAMING
-    | _CLIENT_ADDRESS
-    | {b"idempotency-key", b"x-idempotency-key"}  # the upstream gets a derived one, set elsewhere
-)
 _UPSTREAM_ALLOWED = frozenset(
     {b"content-type", b"accept", b"user-agent", b"openai-beta", b"range", b"if-range", b"if-none-match"}
 )
-"""And `anthropic-*`. No `content-encoding`: a compressed request body is refused at our door."""
+"""And `anthropic-*` but for what selects an account. No `content-encoding`: a compressed request body is
+refused at our door. No `accept-encoding`: the transport asks for `identity` itself.
+"""
 _CLIENT_ALLOWED = frozenset(
     {b"content-type", b"content-disposition", b"content-encoding", b"content-range", b"content-language"}
     | {b"accept-ranges", b"etag", b"last-modified", b"cache-control", b"retry-after"}
@@ -50,14 +33,8 @@ _CREDENTIAL_PARAMETERS = frozenset(
 )
 
 
-def upstream_headers(
-    client: Sequence[tuple[bytes, bytes]], *, extra_allowed: Collection[bytes] = ()
-) -> list[tuple[bytes, bytes]]:
-    """The client's headers that the upstream may see; the channel's credentials are added elsewhere.
-
-    extra_allowed: lower-case names that the channel lets pass besides; hop-by-hop headers, credentials,
-    account selectors and addresses stay out even so.
-    """
+def upstream_headers(client: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The client's headers that the upstream may see; the channel's credentials are added elsewhere."""
     passed: list[tuple[bytes, bytes]] = []
     connection: list[bytes] = []
     for name, value in client:
@@ -66,7 +43,7 @@ def upstream_headers(
             passed.append((name, value))
         elif name == b"connection":
             connection.append(value)
-        elif (name in extra_allowed or name[:10] == b"anthropic-") and _may_be_opened(name):
+        elif name[:10] == b"anthropic-" and name not in _ACCOUNT_SELECTORS:
             passed.append((name, value))
     return _without_named(passed, connection) if connection else passed
 
@@ -122,11 +99,6 @@ def response_headers(upstream: Sequence[tuple[bytes, bytes]]) -> ResponseHeaders
     )
 
 
-def client_headers(upstream: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The upstream's headers that the client may see: see `ResponseHeaders.passed`."""
-    return response_headers(upstream).passed
-
-
 def upstream_request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
     """How the upstream names this request, cleaned and bounded; "" when it does not say."""
     found: dict[bytes, str] = {}
@@ -169,10 +141,6 @@ def clean_client_request_id(value: str) -> str:
     if head.isascii() and head.isprintable() and " " not in head:
         return head
     return "".join(character for character in head if "!" <= character <= "~")
-
-
-def _may_be_opened(name: bytes) -> bool:
-    return name not in _NEVER_UPSTREAM and not name.startswith(b"x-forwarded-")
 
 
 def _is_harmless_vendor_header(name: bytes) -> bool:

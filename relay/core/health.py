@@ -10,7 +10,14 @@ import msgspec
 
 from relay.core.end_reasons import ENDINGS, EndReason, HealthEffect
 from relay.core.errors import AttemptFailed
-from relay.core.retry import KEY_IS_BAD, cooldown_of, is_own_fault, rejection_effect, status_of
+from relay.core.retry import (
+    KEY_IS_BAD,
+    cooldown_of,
+    is_own_fault,
+    is_secret_lost,
+    rejection_effect,
+    status_of,
+)
 
 
 class Blames(StrEnum):
@@ -42,7 +49,8 @@ def attempt_verdict(
     if isinstance(end, AttemptFailed):
         status = status_of(end)
         effect = _effect_of_failure(end, status, claimed=claimed)
-        blames = Blames.KEY if status in KEY_IS_BAD or status == 429 else Blames.CHANNEL
+        is_keys = status in KEY_IS_BAD or status == 429 or is_secret_lost(end)
+        blames = Blames.KEY if is_keys else Blames.CHANNEL
         cooldown_s = cooldown_of(end, datetime.datetime.fromtimestamp(wall, datetime.UTC))
         reason = f"status_{status}" if status else end.reason.value
     else:

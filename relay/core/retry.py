@@ -31,6 +31,9 @@ _OWN_FAULTS = frozenset(
 
 _STATUS_OF_KIND = {
     "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
     "not_found_error": 404,
     "request_too_large": 413,
     "rate_limit_error": 429,
@@ -108,6 +111,11 @@ def cooldown_of(failure: AttemptFailed, now: datetime.datetime | None) -> float:
     return float(max(COOLDOWN_S, parse_retry_after(failure.retry_after, now) or 0))
 
 
+def is_secret_lost(failure: AttemptFailed) -> bool:
+    """The credential could not be unsealed."""
+    return failure.error_class.startswith("secret_")
+
+
 def is_own_fault(failure: AttemptFailed) -> bool:
     """The request itself is at fault, whatever status says so."""
     return failure.code in _OWN_FAULTS
@@ -132,7 +140,7 @@ def final_refusal(failures: Sequence[AttemptFailed], *, now: datetime.datetime |
         status = _meaningful_status(failure)
         if status:
             return _told(failure, status, now)
-    if all(failure.status in KEY_IS_BAD for failure in failures):
+    if all(status_of(failure) in KEY_IS_BAD for failure in failures):
         return _bad_gateway("The gateway's credentials were refused.", "upstream_credentials_exhausted")
     last = failures[-1]
     if is_timeout(last):
@@ -173,21 +181,17 @@ def _is_retried_status(status: int, *, claimed: bool) -> bool:
 
 def _is_settings_fault(failure: AttemptFailed) -> bool:
     """The credential or the channel's settings made no request at all: once more would end the same."""
-    return failure.error_class.startswith(("secret_", "configuration_"))
+    return is_secret_lost(failure) or failure.error_class.startswith("configuration_")
 
 
 def _meaningful_status(failure: AttemptFailed) -> int | None:
     """The status that tells the client something; not those that concern the operator alone."""
-    status = failure.status or 0
+    status = status_of(failure)
     if status in KEY_IS_BAD:
         return None
     if 400 <= status <= 599:
         return status
-    if failure.code in _OWN_FAULTS:
-        return 400
-    if failure.reason is EndReason.UPSTREAM_ERROR_EVENT:
-        return _STATUS_OF_KIND.get(failure.kind or "")
-    return None
+    return 400 if is_own_fault(failure) else None
 
 
 def _told(failure: AttemptFailed, status: int, now: datetime.datetime | None) -> Refusal:

@@ -339,11 +339,5 @@ def encode_event(data: str | bytes, event: str = "") -> bytes:
     return b"event: " + _one_line(event) + b"\ndata: " + body + b"\n\n"
 
 
-def encode_comment(text: str) -> bytes:
-    """A comment block: clients ignore it, but it keeps the connection busy."""
-    lines = _LINE_END.split(text.encode("utf-8", "replace"))
-    return b": " + b"\n: ".join(lines) + b"\n\n"
-
-
 def _one_line(text: str) -> bytes:
     return _LINE_END.sub(b" ", text.encode("utf-8", "replace"))

@@ -50,7 +50,6 @@ class Phase(StrEnum):
     READING_WHOLE = "reading_whole"
     READING_RAW = "reading_raw"
     """A pass-through or binary body."""
-    ENDED = "ended"
 
 
 class Signal(StrEnum):
@@ -61,7 +60,6 @@ class Signal(StrEnum):
     VALID_EVENT = "valid_event"
     CHOICES_FINISHED = "choices_finished"
     TERMINAL = "terminal"
-    END = "end"
 
 
 TRANSITIONS: dict[tuple[Phase, Signal], Phase] = {
@@ -76,7 +74,7 @@ TRANSITIONS: dict[tuple[Phase, Signal], Phase] = {
     (Phase.FINISHING, Signal.CHOICES_FINISHED): Phase.FINISHING,
     (Phase.STREAMING, Signal.TERMINAL): Phase.CLOSING,
     (Phase.FINISHING, Signal.TERMINAL): Phase.CLOSING,
-} | {(phase, Signal.END): Phase.ENDED for phase in Phase}
+}
 
 _HEADER_SIGNALS = frozenset(
     {Signal.REJECTED, Signal.STREAM_HEADERS, Signal.WHOLE_HEADERS, Signal.RAW_HEADERS}
@@ -117,6 +115,7 @@ def _row(since: str, limit: str, reason: EndReason) -> TimerRow:
 
 _WHOLE = _row("sent_at", "whole_s", EndReason.NON_STREAM_TIMEOUT)
 _TOTAL = _row("headers_at", "total_s", EndReason.TOTAL_TIMEOUT)
+_IDLE = _row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT)
 
 TIMERS: dict[Phase, tuple[TimerRow, ...]] = {
     Phase.REQUESTING: (
@@ -127,22 +126,27 @@ TIMERS: dict[Phase, tuple[TimerRow, ...]] = {
     ),
     Phase.READING_ERROR: (_row("headers_at", "error_body_s", EndReason.UPSTREAM_REJECTED),),
     Phase.PROVING: (
-        _row("stuck_since", "first_byte_s", EndReason.FIRST_BYTE_TIMEOUT),
+        _row("last_byte_at", "first_byte_s", EndReason.FIRST_BYTE_TIMEOUT),
         _row("headers_at", "first_event_s", EndReason.FIRST_EVENT_TIMEOUT),
+        _TOTAL,
         _WHOLE,
     ),
     Phase.STREAMING: (
-        _row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT),
+        _IDLE,
         _row("last_event_at", "event_idle_s", EndReason.IDLE_TIMEOUT),
         _TOTAL,
         _WHOLE,
     ),
-    Phase.FINISHING: (_row("last_event_at", "usage_wait_s", EndReason.COMPLETED_WITHOUT_TERMINAL),),
-    Phase.CLOSING: (_row("last_byte_at", "eof_wait_s", EndReason.COMPLETED),),
-    # The second where a stream was asked for and JSON came instead: then there is no whole_s.
-    Phase.READING_WHOLE: (_WHOLE, _row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT)),
-    Phase.READING_RAW: (_row("last_byte_at", "idle_s", EndReason.IDLE_TIMEOUT),),
-    Phase.ENDED: (),
+    # The answer is whole: what comes behind its finish prolongs it, but not beyond the totals.
+    Phase.FINISHING: (
+        _row("last_event_at", "usage_wait_s", EndReason.COMPLETED_WITHOUT_TERMINAL),
+        _row("headers_at", "total_s", EndReason.COMPLETED_WITHOUT_TERMINAL),
+        _row("sent_at", "whole_s", EndReason.COMPLETED_WITHOUT_TERMINAL),
+    ),
+    Phase.CLOSING: (_row("terminal_at", "eof_wait_s", EndReason.COMPLETED),),
+    # The second and third where a stream was asked for and JSON came instead: then there is no whole_s.
+    Phase.READING_WHOLE: (_WHOLE, _IDLE, _TOTAL),
+    Phase.READING_RAW: (_IDLE,),
 }
 """Which timers run in which phase. Each belongs to the phase; the earliest that is due ends the attempt."""
 
@@ -157,8 +161,8 @@ class AttemptState:
     """Where one attempt is, and when it has waited too long."""
 
     __slots__ = (
-        "connected_at", "data_seen", "headers_at", "last_byte_at", "last_event_at",
-        "limits", "phase", "read_until", "sent_at", "started_at",
+        "connected_at", "headers_at", "last_byte_at", "last_event_at", "limits", "phase", "read_until",
+        "sent_at", "started_at", "terminal_at",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, started_at: float) -> None:
@@ -170,8 +174,7 @@ class AttemptState:
         self.headers_at: float | None = None
         self.last_byte_at: float | None = None
         self.last_event_at: float | None = None
-        self.data_seen = False
-        """A `data:` chunk arrived: the first-byte timer is over."""
+        self.terminal_at: float | None = None
         self.read_until = NEVER
         """Set when the client has left but the usage is still read: ends it whatever the upstream does."""
 
@@ -183,16 +186,13 @@ class AttemptState:
     def uploading_since(self) -> float | None:
         return self.connected_at if self.sent_at is None else None
 
-    @property
-    def stuck_since(self) -> float | None:
-        return None if self.data_seen else self.last_byte_at
-
     def apply(self, signal: Signal, now: float) -> None:
         """Moves the phase. KeyError on a step the table does not know: a bug, never an upstream's doing."""
         self.phase = TRANSITIONS[self.phase, signal]
         if signal is Signal.VALID_EVENT:
             self.last_event_at = now
-            self.data_seen = True
+        elif signal is Signal.TERMINAL:
+            self.terminal_at = now
         elif signal in _HEADER_SIGNALS:
             self.headers_at = self.last_byte_at = now
 

@@ -5,8 +5,8 @@ Judges text only. Names are resolved elsewhere, and every resolved address is pu
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from relay.core.errors import RelayError
@@ -23,20 +23,6 @@ _VERSION_HEAD = re.compile(r"/v1(?:beta)?(?:/|$)", re.ASCII)
 
 class UnsafeUrl(RelayError):
     """A URL that a channel must not have; the text says why, without repeating the URL."""
-
-
-def parse_networks(values: str | Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Networks from a comma-separated text or a list. Raises ValueError naming the bad entry."""
-    entries = values.split(",") if isinstance(values, str) else values
-    networks = []
-    for entry in (entry.strip() for entry in entries):
-        if not entry:
-            continue
-        try:
-            networks.append(ip_network(entry))
-        except ValueError as error:
-            raise ValueError(f"not a network: {entry!r} ({error})") from error
-    return tuple(networks)
 
 
 def is_allowed_address(address: str, allowed_private: Sequence[IPv4Network | IPv6Network]) -> bool:

@@ -40,7 +40,7 @@ def spawn(coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
 
 
 def running_task_names() -> list[str]:
-    """Names of the tasks started here that still run, sorted: for leak checks and the processes page."""
+    """Names of the tasks started here that still run, sorted: for leak checks."""
     return sorted(task.get_name() for task in _running)
 
 

@@ -1,6 +1,6 @@
 """One try against one channel and key: request, headers, proof, and reading to the end.
 
-`Attempt.run` returns how the attempt ended after its commit point and raises `AttemptFailed` before it.
+`Attempt.run` returns how the attempt ended if its answer was whole, and raises `AttemptFailed` if not.
 It is interrupted from outside by cancelling its task; `expired` then tells that a timer did it.
 """
 
@@ -236,9 +236,7 @@ class Attempt:
         try:
             self.revealed = self.plan.key.secret.reveal()
         except SecretUnavailable as error:
-            raise AttemptFailed(
-                EndReason.CONNECT_FAILED, error_class=f"secret_{error}", nothing_sent=True
-            ) from error
+            raise AttemptFailed(EndReason.CONNECT_FAILED, error_class=f"secret_{error}") from error
         request = upstream_request(self.request, self.plan, self.revealed)
         request.extensions = {
             EXT_TRACE: self.trace,
@@ -257,6 +255,8 @@ class Attempt:
         assert isinstance(response.stream, BodyStream)  # noqa: S101  our transports give nothing else
         self._body = response.stream
         self.marks.headers_at = self.clock.now()
+        if self.state.sent_at is None:  # answered before the whole request was taken
+            self.state.sent_at = self.marks.headers_at
         self.response_status = response.status_code
         self.headers = response_headers(response.raw_headers)
         if not (200 <= response.status_code < 300 or self._is_not_modified()):

@@ -56,9 +56,11 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Choices:
-    """One request's walk. `what_next`: words for the attempt that `next` was asked after."""
+    """One request's walk. what_next: words for the attempt that `next` was asked after. begins_at: the
+    channel of the first attempt, unless it goes out before that begins; None when there are no candidates.
+    """
 
-    __slots__ = ("_engine", "_first", "_is_woken", "_request", "_waker", "_walk", "what_next")
+    __slots__ = ("_engine", "_first", "_is_woken", "_request", "_waker", "_walk", "begins_at", "what_next")
 
     def __init__(
         self,
@@ -73,8 +75,8 @@ class Choices:
         self._first = first
         self._is_woken = False
         self._waker: asyncio.Future[None] | None = None
-        begun_at = first[0] if first is not None else candidates[0].channel if candidates else None
-        self._walk = Walk(traits_of(request, begun_at), candidates, _World(engine), first)
+        self.begins_at = first[0] if first is not None else candidates[0].channel if candidates else None
+        self._walk = Walk(traits_of(request, self.begins_at), candidates, _World(engine), first)
 
     async def next(self, failure: AttemptFailed | None, number: int) -> Choice | None:
         """The attempt that begins now, its lease taken; None when there is no further one.
@@ -85,9 +87,7 @@ class Choices:
         if failure is None:
             self._drop_admission_lease(step)
         if step is not None and step.delay_s > 0:
-            await self._pause(step.delay_s)
-            if self._is_woken:
-                self.what_next = "stopped"
+            if not await self._pause(step.delay_s):
                 return None
             step = next(self._walk.options(failure), None)  # flags and health may have changed meanwhile
         choice = None if step is None else await self._with_room(failure, step, number)
@@ -129,6 +129,9 @@ class Choices:
         choice = await self._leased(self._walk.options(failure), number)
         if choice is None:
             self._walk.ended_by = "no candidate has room"
+        elif step.delay_s == 0 < choice.step.delay_s and not await self._pause(choice.step.delay_s):
+            self.give_back(choice)
+            return None
         return choice
 
     async def _leased(self, options: Iterable[Step], number: int) -> Choice | None:
@@ -157,15 +160,20 @@ class Choices:
         if self._waker is not None and not self._waker.done():
             self._waker.set_result(None)
 
-    async def _pause(self, seconds: float) -> None:
-        self._waker = asyncio.get_running_loop().create_future()
-        clock = self._engine.clock
-        timer = clock.call_at(clock.now() + seconds, self._go_on)
-        try:
-            await self._waker
-        finally:
-            timer.cancel()
-            self._waker = None
+    async def _pause(self, seconds: float) -> bool:
+        """False when the request was stopped before or meanwhile."""
+        if not self._is_woken:
+            self._waker = asyncio.get_running_loop().create_future()
+            clock = self._engine.clock
+            timer = clock.call_at(clock.now() + seconds, self._go_on)
+            try:
+                await self._waker
+            finally:
+                timer.cancel()
+                self._waker = None
+        if self._is_woken:
+            self.what_next = "stopped"
+        return not self._is_woken
 
 
 class _World:
@@ -189,14 +197,14 @@ class _World:
         return self._engine.keys_of(channel)
 
 
-def traits_of(request: RelayRequest, begun_at: Channel | None) -> Traits:
-    """begun_at: the channel of the first attempt."""
+def traits_of(request: RelayRequest, begins_at: Channel | None) -> Traits:
+    """begins_at: the channel of the first attempt."""
     route = request.route
     if route is None:
         is_drawn = request.is_image and not request.is_replayable
         return Traits(request.ask.model, request.is_replayable, draws=is_drawn)
     draws = (request.is_image or route.is_artefact) and not request.is_replayable
-    streams = begun_at is not None and mode_of(request, begun_at) is Mode.STREAM
+    streams = begins_at is not None and mode_of(request, begins_at) is Mode.STREAM
     return Traits(
         request.ask.model,
         request.is_replayable,

@@ -12,7 +12,7 @@ def failure_of(error: httpx.TransportError) -> AttemptFailed:
     match error:
         case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.WriteError() | httpx.LocalProtocolError():
             # The transports raise these only while nothing of the request has left us.
-            return AttemptFailed(EndReason.CONNECT_FAILED, error_class=error_class, nothing_sent=True)
+            return AttemptFailed(EndReason.CONNECT_FAILED, error_class=error_class)
         case httpx.RemoteProtocolError() | httpx.DecodingError():
             return AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class=error_class)
         case httpx.ReadTimeout():

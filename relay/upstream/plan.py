@@ -109,7 +109,7 @@ def upstream_request(request: RelayRequest, plan: AttemptPlan, secret: str) -> U
         headers = _headers(request, plan, secret)
     except (KeyError, ValueError, httpx.InvalidURL) as error:
         raise AttemptFailed(
-            EndReason.CONNECT_FAILED, error_class=f"configuration_{type(error).__name__}", nothing_sent=True
+            EndReason.CONNECT_FAILED, error_class=f"configuration_{type(error).__name__}"
         ) from error
     body = request.dialect.build_request(
         request.ask,

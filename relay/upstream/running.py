@@ -40,7 +40,7 @@ CLIENT_LEFT_STATUS = 499
 
 class RunningRequest:
     __slots__ = (
-        "_answer", "_candidates", "_client_consumed", "_client_done", "_client_has_left",
+        "_answer", "_client_consumed", "_client_done", "_client_has_left",
         "_early_commit", "_end_reason", "_engine", "_is_cut", "_is_draining", "_is_over",
         "_is_reported", "_series", "_started_wall", "_status", "on_write_timeout", "request", "task",
     )  # fmt: skip
@@ -57,7 +57,6 @@ class RunningRequest:
         self.on_write_timeout: Callable[[], None] = _nothing
         """Set by the response: cuts the connection of a client that does not read."""
         self._engine = engine
-        self._candidates = candidates
         self._answer = Answer(Pump(engine.clock, self._on_write_timeout))
         self._series = Series(engine, request, self._answer, candidates, first)
         self._started_wall = engine.clock.wall()
@@ -261,7 +260,7 @@ class RunningRequest:
         attempt = None if leading is None else leading.attempt
         if attempt is None or not attempt.is_open or not attempt.is_committed:
             return False
-        if attempt.facts.terminal_seen:
+        if attempt.facts.terminal_seen or attempt.is_detached:
             return True
         now = self._engine.clock.now()
         if attempt.facts.every_choice_finished:
@@ -286,7 +285,8 @@ class RunningRequest:
 
     def _arm_early_commit(self) -> None:
         """Proxies that cut at 100 s without a byte: answer early, tell the outcome in-band."""
-        after_s = early_commit_s(self.request, self._candidates[0].channel) if self._candidates else 0.0
+        channel = self._series.choices.begins_at
+        after_s = 0.0 if channel is None else early_commit_s(self.request, channel)
         if after_s > 0:
             self._early_commit = self._engine.clock.call_at(
                 self.request.received_at + after_s,

@@ -76,13 +76,12 @@ class Series:
                 return last.end_reason, None
             if last.attempt.is_committed:
                 failure.message = failure.message or "The upstream's answer broke off."
-                break
+                return failure.reason, self._refusal([failure])
         if self.stopped_by is not None:
             return self.stopped_by, None
         failures = [one.failure for one in self.tried if one.failure is not None]
-        now = datetime.datetime.fromtimestamp(self.engine.clock.wall(), datetime.UTC)
         reason = failures[-1].reason if failures else EndReason.GATEWAY_ERROR
-        return reason, final_refusal(failures, now=now)
+        return reason, self._refusal(failures)
 
     def stop(self, reason: EndReason) -> None:
         """Ends what runs; nothing follows. The first reason wins."""
@@ -127,6 +126,10 @@ class Series:
     def decide(self, one: Tried) -> None:
         """This one counts for the request, whichever ended last."""
         self.tried.sort(key=lambda other: other is one)
+
+    def _refusal(self, failures: Sequence[AttemptFailed]) -> Refusal:
+        now = datetime.datetime.fromtimestamp(self.engine.clock.wall(), datetime.UTC)
+        return final_refusal(failures, now=now)
 
     async def _next_choice(self, failure: AttemptFailed | None) -> Choice | None:
         choices, choice = self.choices, None

@@ -50,12 +50,13 @@ class StreamRelay:
                 if attempt.is_misnamed and not attempt.is_committed:
                     await attempt.turn()
                 out = self._take(data)
+                if self._facts.terminal_seen:
+                    pump.put_now(out)  # the last there is: whole, whatever ends the attempt from here on
+                    return await self._end_with_terminal()
                 if out and pump.is_full:
                     attempt.state.shift(await pump.put(out))
                 else:
                     pump.put_now(out)
-                if self._facts.terminal_seen:
-                    return await self._end_with_terminal()
             if attempt.is_misnamed and not attempt.is_committed:
                 await attempt.turn()
             return self._end_of_body()

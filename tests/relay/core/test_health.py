@@ -31,6 +31,17 @@ def test_a_refused_credential_is_the_keys_failure(status):
     assert told.reason == f"status_{status}"
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        AttemptFailed(EndReason.UPSTREAM_ERROR_EVENT, kind="authentication_error"),
+        AttemptFailed(EndReason.CONNECT_FAILED, error_class="secret_lost"),
+    ],
+)
+def test_so_is_one_refused_inside_a_200_and_one_that_cannot_be_unsealed(failure):
+    assert (verdict(failure).effect, verdict(failure).blames) == (HealthEffect.FAILURE, Blames.KEY)
+
+
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 504, 529])
 def test_a_server_error_is_the_channels_failure(status):
     assert (verdict(rejected(status)).effect, verdict(rejected(status)).blames) == (

@@ -121,7 +121,16 @@ def test_a_requests_own_fault_keeps_everything(status: int) -> None:
         ([failed(EndReason.RESPONSE_TOO_LARGE)], 502, "response_too_large"),
         ([failed(EndReason.BAD_CONTENT_TYPE)], 502, "upstream_error"),
         ([failed(EndReason.UPSTREAM_ERROR_EVENT, kind="overloaded_error")], 503, None),
-        ([failed(EndReason.UPSTREAM_ERROR_EVENT, kind="authentication_error")], 502, "upstream_error"),
+        (
+            [failed(EndReason.UPSTREAM_ERROR_EVENT, kind="authentication_error")],
+            502,
+            "upstream_credentials_exhausted",
+        ),
+        (
+            [rejected(403), failed(EndReason.UPSTREAM_ERROR_EVENT, kind="permission_error")],
+            502,
+            "upstream_credentials_exhausted",
+        ),
         (
             [failed(EndReason.UPSTREAM_ERROR_EVENT, code="context_length_exceeded")],
             400,
@@ -140,8 +149,14 @@ def test_a_credential_refusal_never_reaches_the_tenant(status: int) -> None:
         [rejected(status, message="Incorrect API key provided: sk-abc", code="invalid_api_key")]
     )
     assert refusal.status == 502
-    assert "sk-" not in refusal.message
+    assert "API key" not in refusal.message
     assert refusal.code != "invalid_api_key"
+
+
+@pytest.mark.parametrize("kind", ["authentication_error", "billing_error", "permission_error"])
+def test_neither_does_one_inside_a_200(kind: str) -> None:
+    failure = failed(EndReason.UPSTREAM_ERROR_EVENT, kind=kind, message="No such API key", code="bad_key")
+    assert "API key" not in final_refusal([failure]).message
 
 
 def test_retry_after_is_kept_for_429() -> None:

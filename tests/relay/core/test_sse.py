@@ -16,7 +16,6 @@ from relay.core.sse import (
     Event,
     EventStreamParser,
     EventTooLarge,
-    encode_comment,
     encode_event,
 )
 from tests.relay.core.sse_fixtures import FIXTURES, OPENAI_CHUNK, StreamFixture
@@ -383,7 +382,6 @@ def test_written_bytes() -> None:
     assert encode_event(b"a\nb\r\nc\rd", "x") == b"event: x\ndata: a\ndata: b\ndata: c\ndata: d\n\n"
     assert encode_event("a\u2028b") == "data: a\u2028b\n\n".encode()
     assert encode_event("1", "a\ndata: forged") == b"event: a data: forged\ndata: 1\n\n"
-    assert encode_comment("one\ntwo\n\ndata: forged") == b": one\n: two\n: \n: data: forged\n\n"
 
 
 def test_constants_parse_as_what_they_are() -> None:

@@ -244,3 +244,17 @@ async def test_only_a_client_that_left_is_drained(runtime, reason):
     assert body.is_closed
     await client.end()
     assert runtime.recorder.one.end_reason is reason
+
+
+async def test_a_drain_that_is_stopped_twice_takes_one_place(runtime, monkeypatch):
+    monkeypatch.setattr("relay.upstream.engine.DRAINS_PER_PROCESS", 2)
+    channel = a_channel(policy=DRAIN)
+    for number in range(3):
+        client = runtime.ask(channel)
+        body = await runtime.streaming(HELLO, number=number)
+        await client.leave()
+        client.running.stop(EndReason.CLIENT_DISCONNECTED)
+        await settle()
+        assert not body.is_closed
+        await runtime.clock.advance(31)
+        assert body.is_closed

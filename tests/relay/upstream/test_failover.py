@@ -225,3 +225,16 @@ async def test_a_passed_through_stream_keeps_its_status(runtime):
     body.end()
     await client.end()
     assert client.head.status == 202
+
+
+async def test_an_answer_that_broke_off_is_told_as_such_and_not_by_an_earlier_failure(runtime):
+    client = runtime.ask(*TWO)
+    limited = (await runtime.sent()).headers(429, JSON)
+    limited.send(orjson.dumps({"error": {"message": "Slow down.", "type": "rate_limit_error"}}))
+    limited.end()
+    body = await runtime.streaming(HELLO, number=1)
+    body.fail(httpx.ReadError("cut"))
+    await client.end()
+    assert b"broke off" in client.received
+    assert b"Slow down" not in client.received
+    assert runtime.recorder.one.end_reason is EndReason.UPSTREAM_RESET

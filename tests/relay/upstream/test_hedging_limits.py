@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from relay.core.end_reasons import EndReason
-from relay.core.types import DisconnectPolicy, StreamMode
+from relay.core.types import Ceilings, DisconnectPolicy, RelayFlags, StreamMode
 from tests.fakes.runtime import (
     NO_REPEATS,
+    settle,
     with_policy,
 )
-from tests.relay.upstream.races import ROUTE, TWO, finish, late, reasons
+from tests.relay.upstream.races import JSON, ROUTE, TWO, finish, late, reasons
 
 
 @pytest.mark.parametrize(
@@ -93,3 +94,27 @@ async def test_so_many_backups_run_at_once_and_their_places_come_back(runtime):
         await client.leave()
     assert runtime.engine.hedges.running == 0
     assert sum(a.is_hedge for o in runtime.recorder.outcomes for a in o.attempts) == 2
+
+
+class OnlyRoomAt:
+    def __init__(self, channel_id: int) -> None:
+        self._channel_id = channel_id
+
+    async def take(self, request_id, number, candidates):
+        ids = [channel.id for channel, _ in candidates]
+        return ids.index(self._channel_id) if self._channel_id in ids else None
+
+    def give_back(self, request_id, number): ...
+
+
+async def test_the_same_key_rests_although_it_is_next_only_because_the_others_are_full(runtime):
+    runtime.engine.leases = OnlyRoomAt(1)
+    runtime.control.current = RelayFlags(channel_retry_times=1)
+    client = runtime.ask(*(replace(one, ceilings=Ceilings(requests=1)) for one in TWO), route=ROUTE)
+    (await runtime.sent()).headers(503, JSON).end()
+    await settle()
+    assert len(runtime.transport.exchanges) == 1
+    await runtime.clock.advance(2.1)
+    await finish(runtime, 1)
+    await client.end()
+    assert [one.channel_id for one in runtime.recorder.one.attempts] == [1, 1]

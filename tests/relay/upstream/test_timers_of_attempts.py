@@ -6,9 +6,20 @@ import pytest
 
 from relay.core.end_reasons import EndReason
 from relay.core.sse import KEEPALIVE
-from relay.core.stream_state import TIMERS, TRANSITIONS, AttemptState, Limits, Phase, Signal
 from relay.core.types import RelayFlags, StreamMode, StreamPolicy
-from tests.fakes.runtime import DONE, HELLO, ROLE, STOP, USAGE, WHOLE, WORLD, a_channel, a_request, settle
+from tests.fakes.runtime import (
+    DONE,
+    HELLO,
+    ROLE,
+    STOP,
+    USAGE,
+    WHOLE,
+    WORLD,
+    Client,
+    a_channel,
+    a_request,
+    settle,
+)
 
 JSON = {"content-type": "application/json"}
 COMMENT = b": ping\n\n"
@@ -342,15 +353,73 @@ async def test_the_body_may_stay_open_a_quarter_second_behind_the_terminal(runti
     assert runtime.recorder.one.end_reason is EndReason.COMPLETED
 
 
-def test_no_timer_can_fire_in_a_phase_that_has_ended():
-    limits = Limits(header_s=1, first_event_s=1, idle_s=1, event_idle_s=1, total_s=1)
-    state = AttemptState(limits, started_at=0.0)
-    for signal in (Signal.STREAM_HEADERS, Signal.VALID_EVENT, Signal.END):
-        state.apply(signal, 1.0)
-    assert state.due()[0] == float("inf")
+async def test_what_comes_behind_the_terminal_does_not_prolong_the_wait(runtime):
+    client = runtime.ask()
+    body = await runtime.streaming(HELLO, STOP, DONE)
+    for _ in range(3):
+        await runtime.clock.advance(0.1)
+        body.send(COMMENT)
+    await settle()
+    assert body.is_closed
+    await client.end()
+    assert runtime.recorder.one.end_reason is EndReason.COMPLETED
 
 
-@pytest.mark.parametrize("phase", list(Phase))
-def test_each_phase_can_be_left_and_has_its_timers_written_down(phase):
-    assert (phase, Signal.END) in TRANSITIONS
-    assert phase in TIMERS
+async def test_events_behind_the_finish_do_not_prolong_a_stream_beyond_its_total(runtime):
+    client = runtime.ask(a_channel(policy=StreamPolicy(total_timeout_s=20)))
+    body = await runtime.streaming(HELLO, STOP)
+    for _ in range(6):
+        await runtime.clock.advance(4)
+        body.send(USAGE)
+    await settle()
+    assert body.is_closed
+    await client.end()
+    assert client.received.endswith(DONE)
+    assert runtime.recorder.one.end_reason is EndReason.COMPLETED_WITHOUT_TERMINAL
+
+
+async def test_events_behind_the_finish_do_not_prolong_an_aggregation_beyond_the_non_stream_total(runtime):
+    policy = StreamPolicy(stream_policy=StreamMode.FORCE_STREAM)
+    client = runtime.ask(a_channel(policy=policy, non_stream_timeout_s=20), stream=False)
+    body = await runtime.streaming(HELLO, STOP)
+    for _ in range(6):
+        await runtime.clock.advance(4)
+        body.send(USAGE)
+    await settle()
+    assert body.is_closed
+    await client.end()
+    assert b"Hello" in client.received
+    assert runtime.recorder.one.end_reason is EndReason.COMPLETED_WITHOUT_TERMINAL
+
+
+@pytest.mark.parametrize("headers", [None, JSON])
+async def test_total_holds_where_no_event_comes_and_the_first_event_ceiling_is_off(runtime, headers):
+    policy = StreamPolicy(first_event_timeout_s=0, total_timeout_s=100)
+    client = runtime.ask(a_channel(policy=policy))
+    body = (await runtime.sent()).headers(headers=headers)
+    for _ in range(4):
+        await runtime.clock.advance(20)
+        body.send(COMMENT)
+        await settle()
+    await expires(runtime, client, 20, EndReason.TOTAL_TIMEOUT)
+
+
+async def test_non_stream_total_of_an_answer_that_came_before_the_request_was_sent(runtime):
+    client = runtime.ask(a_channel(non_stream_timeout_s=40), stream=False)
+    exchange = await runtime.exchange()
+    exchange.connect()
+    await runtime.clock.advance(5)
+    exchange.headers(headers=JSON)
+    await settle()
+    await expires(runtime, client, 40, EndReason.NON_STREAM_TIMEOUT)
+
+
+async def test_early_commit_is_that_of_the_channel_that_begins(runtime):
+    """The channel before it had no room."""
+    channels = (a_channel(number=1), a_channel(number=2, policy=StreamPolicy(early_commit_s=20)))
+    request = a_request(received_at=runtime.clock.now())
+    client = Client(runtime.engine.start(request, channels, first=(channels[1], channels[1].keys[0])))
+    await runtime.sent()
+    await runtime.clock.advance(20.1)
+    assert client.head.status == 200
+    await client.leave()
