@@ -67,7 +67,7 @@ class Wire(asyncio.Protocol):
         self._fail(TimeoutError())
 
     def data_received(self, data: bytes) -> None:
-        waiter, replies = self._waiter, self._replies
+        replies = self._replies
         try:
             self._parser.feed(data)
             while (reply := self._parser.gets()) is not _MISSING:
@@ -75,11 +75,13 @@ class Wire(asyncio.Protocol):
         except RedisError as error:
             self._fail(error)
             return
-        if waiter is None:
-            self._transport.abort()  # a late reply must not be taken for one of the next batch
-        elif len(replies) >= self._expected:
-            self._waiter = None
-            if not waiter.done():
+        if len(replies) > self._expected:
+            # None of them may be taken for one of the next batch.
+            self._fail(InvalidResponse("more replies than commands"))
+        elif replies and len(replies) == self._expected:
+            waiter, self._waiter = self._waiter, None
+            self._replies, self._expected = [], 0
+            if waiter is not None and not waiter.done():
                 waiter.set_result(replies)
 
     def connection_lost(self, exc: Exception | None) -> None:
