@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from http.cookies import SimpleCookie
-from typing import Protocol
+from typing import Protocol, cast
 
 from django.http.response import HttpResponseBase, ResponseHeaders
 
@@ -26,6 +26,16 @@ class Copy(Protocol):
         """That was all of it. Not called for an answer that broke off."""
 
 
+class _OwnHeaders(dict[str, str]):
+    """What the gateway adds to an upstream's headers. Names as they are set: only code of ours sets any."""
+
+    def __setitem__(self, name: str, value: object) -> None:
+        text = str(value)
+        if not (text.isascii() and text.isprintable()):
+            text = ResponseHeaders({name: text})[name]  # encodes it, or refuses line breaks
+        super().__setitem__(name, text)
+
+
 class RelayAnswer(HttpResponseBase):
     """Writes itself (`gateway.front.handler.TransmittedResponse`): the whole body, or the pump's items."""
 
@@ -34,7 +44,7 @@ class RelayAnswer(HttpResponseBase):
     def __init__(self, head: Head, running: RunningRequest) -> None:
         # Not super().__init__(): it would make up a content type, and the head has its own.
         self.status_code = head.status
-        self.headers = ResponseHeaders({})
+        self.headers = cast("ResponseHeaders", _OwnHeaders())
         self.cookies = SimpleCookie()
         self.closed = False
         self._resource_closers: list[Callable[[], object]] = []

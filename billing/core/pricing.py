@@ -114,14 +114,17 @@ def hold_of(
     `audio_input`: then any token of that side may cost as much.
     """
     # A shorter prompt than the bound may stand on a lower, dearer rung.
-    rungs = [rung for rung in price.rungs if rung.above_input_tokens < max(input_tokens, 1)]
+    rungs = price.rungs
+    if len(rungs) > 1:
+        rungs = tuple(rung for rung in rungs if rung.above_input_tokens < max(input_tokens, 1))
     dearest_input = max([rung.dearest_input_nano for rung in rungs])
     dearest_output = max([rung.dearest_output_nano for rung in rungs])
     if extra_parts:
         dearest_input = max(dearest_input, _dearest_extra(rungs, extra_parts, "_input"))
         dearest_output = max(dearest_output, _dearest_extra(rungs, extra_parts, "_output"))
     total = input_tokens * dearest_input + output_tokens * choices * dearest_output
-    total += _total(_singles(price, audio_ms, characters))
+    if price.singles:
+        total += _total(_singles(price, audio_ms, characters))
     if images:
         unit = price.picture(size, quality) or price.dearest_picture()
         total += 0 if unit is None else _femto("per_image", images, unit)
@@ -181,6 +184,8 @@ def _rounded(counted: Collection[_Counted], multiplier: Decimal) -> int:
 
 
 def _ratio(multiplier: Decimal) -> tuple[int, int]:
+    if multiplier is ONE:
+        return 1, 1
     if multiplier < 0:
         raise ValueError(f"a multiplier must not be below 0: {multiplier}")
     return multiplier.as_integer_ratio()

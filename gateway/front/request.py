@@ -4,9 +4,9 @@ Built from the head alone; `read_body` puts the body in, for views that ask for 
 or wiring.
 """
 
-import asyncio
 import functools
 import io
+import time
 from typing import Any
 
 from django.conf import settings
@@ -24,8 +24,8 @@ class ClientRequest(ASGIRequest):
     """Django's request, read from the scope as far as it is asked for: most of it never is.
 
     relay_headers: as they came, repeated and with `_`, names in lower case. wire: the same as a mapping,
-    the last of repeated ones. raw_path: percent-encoded, without the query. received_at: the loop's clock
-    at the arrival of the head, seconds. client_request_id: the client's own id, cleaned, or "".
+    the last of repeated ones. raw_path: percent-encoded, without the query. received_at: monotonic
+    seconds at the arrival of the head. client_request_id: the client's own id, cleaned, or "".
     is_body_read: the whole body has come (or there is none).
     """
 
@@ -55,7 +55,7 @@ class ClientRequest(ASGIRequest):
         self.wire = dict(self.relay_headers)
         self.raw_path = scope.get("raw_path") or path.encode()
         self.connection = ClientConnection.from_scope(scope)
-        self.received_at = asyncio.get_running_loop().time()
+        self.received_at = time.monotonic()
         self.request_id = self.client_request_id = ""
         self._post_parse_error = False
         self._read_started = False

@@ -44,7 +44,9 @@ class AttemptVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def attempt_verdict(
     end: EndReason | AttemptFailed, *, channel_id: int, key_id: int, claimed: bool, wall: float
 ) -> AttemptVerdict:
-    """claimed: the channel says it has this very model. wall: seconds since the epoch."""
+    """claimed: the channel says it has this very model; counts for failures only. wall: seconds since the
+    epoch.
+    """
     effect, blames, cooldown_s, reason = HealthEffect.NEUTRAL, Blames.CHANNEL, 0.0, ""
     if isinstance(end, AttemptFailed):
         status = status_of(end)

@@ -42,7 +42,7 @@ class Answer:
     __slots__ = ("head", "pump")
 
     def __init__(self, pump: Pump) -> None:
-        self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self.head: asyncio.Future[Head] = pump.loop.create_future()
         self.pump = pump
 
     @property

@@ -108,7 +108,7 @@ class Try:
                 end,
                 channel_id=channel.id,
                 key_id=choice.key.id,
-                claimed=claims(channel, choice.model),
+                claimed=isinstance(end, AttemptFailed) and claims(channel, choice.model),
                 wall=self._engine.clock.wall(),
             )
         )

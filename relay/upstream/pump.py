@@ -28,9 +28,9 @@ class Pump:
 
     __slots__ = (
         "_clock", "_deadline", "_finished", "_is_watched", "_item_waiter", "_items",
-        "_keepalive_bytes", "_keepalive_s", "_last_write_at", "_loop", "_on_write_timeout",
+        "_keepalive_bytes", "_keepalive_s", "_last_write_at", "_on_write_timeout",
         "_sends_keepalives", "_size", "_space_waiter", "_write_began_at", "_write_timeout_s", "_writing",
-        "bytes_out", "keepalives",
+        "bytes_out", "keepalives", "loop",
     )  # fmt: skip
 
     def __init__(
@@ -42,7 +42,7 @@ class Pump:
         write_timeout_s: float = WRITE_TIMEOUT_S,
     ) -> None:
         self._clock = clock
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._on_write_timeout = on_write_timeout
         self._keepalive_s = keepalive_s
         self._keepalive_bytes = KEEPALIVE
@@ -83,7 +83,7 @@ class Pump:
     async def _room(self) -> float:
         began = self._clock.now()
         while self.is_full and not self._finished:
-            self._space_waiter = self._loop.create_future()
+            self._space_waiter = self.loop.create_future()
             try:
                 await self._space_waiter
             finally:
@@ -133,7 +133,7 @@ class Pump:
             if self._finished:
                 self.begin_write()  # the closing write has the same deadline
                 raise StopAsyncIteration
-            self._item_waiter = self._loop.create_future()
+            self._item_waiter = self.loop.create_future()
             try:
                 await self._item_waiter
             finally:

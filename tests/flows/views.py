@@ -5,6 +5,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -106,7 +107,7 @@ async def seen(request: HttpRequest, rest: str) -> HttpResponse:
             "client_ip": request.client_ip,
             "request_id": request.request_id,
             "client_request_id": request.client_request_id,
-            "age_s": asyncio.get_running_loop().time() - request.received_at,
+            "age_s": time.monotonic() - request.received_at,
             "cookies": request.COOKIES,
             "is_abortable": request.connection.can_abort,
         }

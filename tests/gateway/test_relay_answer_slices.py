@@ -1,9 +1,10 @@
 """A whole answer goes out complete, whatever its size is to the slices it is written in."""
 
 import pytest
+from django.http import BadHeaderError
 
 from gateway.front.connection import ClientConnection
-from gateway.front.sending import SLICE_BYTES
+from gateway.front.sending import SLICE_BYTES, encoded_headers
 from gateway.responses import RelayAnswer
 from relay.upstream.answer import Head
 
@@ -63,3 +64,15 @@ async def test_one_slice_behind_an_answer_that_is_not_taken_yet_has_its_deadline
     await RelayAnswer(Head(200, (), body=b"x"), running).transmit(send, Busy(None))
     assert running.pump.writes == 1
     assert not running.consumed
+
+
+def test_a_header_of_ours_that_is_no_plain_text_is_encoded_and_one_that_breaks_its_line_is_refused():
+    answer = RelayAnswer(Head(200, ()), Running())
+    answer["X-Relay-Attempts"] = 2
+    answer["X-Relay-Model"] = "模型"
+    assert dict(encoded_headers(answer.items())) == {
+        b"x-relay-attempts": b"2",
+        b"x-relay-model": b"=?utf-8?b?5qih5Z6L?=",
+    }
+    with pytest.raises(BadHeaderError):
+        answer["X-Relay-Model"] = "a\r\nSet-Cookie: b"

@@ -35,10 +35,11 @@ class Wire(asyncio.Protocol):
     before: the protocol that the client library gave the transport; it still hears of its end.
     """
 
-    __slots__ = ("_before", "_expected", "_parser", "_replies", "_transport", "_waiter", "is_lost")
+    __slots__ = ("_before", "_expected", "_loop", "_parser", "_replies", "_transport", "_waiter", "is_lost")
 
     def __init__(self, transport: asyncio.Transport, before: asyncio.BaseProtocol) -> None:
         self.is_lost = transport.is_closing()
+        self._loop = asyncio.get_running_loop()
         self._transport = transport
         self._before = before
         self._parser = hiredis.Reader(
@@ -55,7 +56,7 @@ class Wire(asyncio.Protocol):
         redis-py, InvalidResponse, TimeoutError (see `expire`).
         """
         self._replies, self._expected = [], count
-        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        waiter = self._waiter = self._loop.create_future()
         if self.is_lost:
             self._fail(LostError("closed"))
         else:

@@ -39,6 +39,7 @@ class Connection(asyncio.Protocol):
         "exchange",
         "idle_since",
         "key",
+        "loop",
         "transport",
     )
 
@@ -51,6 +52,7 @@ class Connection(asyncio.Protocol):
         self.key = key
         self.idle_since = 0.0
         self.exchange: Exchange | None = None
+        self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport
         self._on_free = on_free
         self._on_gone = on_gone
@@ -87,7 +89,7 @@ class Connection(asyncio.Protocol):
     async def drain(self) -> None:
         """Wait until the socket has room again."""
         if not self._is_writable:
-            self._drained = asyncio.get_running_loop().create_future()
+            self._drained = self.loop.create_future()
             await self._drained
 
     def check_open(self) -> None:

@@ -4,6 +4,7 @@ Must not import: Django, aiohttp.
 """
 
 import asyncio
+import time
 
 from relay.upstream.transports.httptools_connection import Connection
 
@@ -35,7 +36,7 @@ class ConnectionPool:
         idle = self._idle.get(key)
         if not idle:
             return None
-        oldest_allowed = asyncio.get_running_loop().time() - self._idle_s
+        oldest_allowed = time.monotonic() - self._idle_s
         while idle:
             connection = idle.pop()
             if connection.idle_since >= oldest_allowed and not connection.is_stale():
@@ -56,11 +57,10 @@ class ConnectionPool:
             await asyncio.wait([self._emptied], timeout=_CLOSE_WAIT_S)
 
     def _on_free(self, connection: Connection) -> None:
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
+        connection.idle_since = time.monotonic()
         self._idle.setdefault(connection.key, []).append(connection)
         if self._sweep is None:
-            self._sweep = loop.call_later(self._idle_s, self._drop_expired)
+            self._sweep = connection.loop.call_later(self._idle_s, self._drop_expired)
 
     def _on_gone(self, connection: Connection) -> None:
         self._all.discard(connection)
@@ -72,8 +72,8 @@ class ConnectionPool:
 
     def _drop_expired(self) -> None:
         """One timer for all: runs when the oldest idle connection expires."""
-        loop = asyncio.get_running_loop()
-        oldest_allowed = loop.time() - self._idle_s
+        now = time.monotonic()
+        oldest_allowed = now - self._idle_s
         oldest: float | None = None
         for key, idle in list(self._idle.items()):
             kept = [connection for connection in idle if connection.idle_since > oldest_allowed]
@@ -87,4 +87,5 @@ class ConnectionPool:
             oldest = kept[0].idle_since if oldest is None else min(oldest, kept[0].idle_since)
         self._sweep = None
         if oldest is not None:
-            self._sweep = loop.call_later(oldest + self._idle_s - loop.time(), self._drop_expired)
+            after_s = oldest + self._idle_s - now
+            self._sweep = asyncio.get_running_loop().call_later(after_s, self._drop_expired)

@@ -144,7 +144,7 @@ async def _exchange(
     request: httpx.Request, head: bytes, connection: Connection, options: RequestOptions
 ) -> UpstreamResponse:
     """Write the request, wait for the response's head. Any failure or cancellation cuts the connection."""
-    exchange = Exchange(request.method, options.trace, asyncio.get_running_loop())
+    exchange = Exchange(request.method, options.trace, connection.loop)
     connection.begin(exchange)
     try:
         connection.check_open()

@@ -118,7 +118,7 @@ async def test_request_id_is_ours_and_the_clients_is_kept_clean(front: RunningSe
     assert len(seen["client_request_id"]) == 128
 
 
-async def test_received_at_is_the_loops_clock(front: RunningServer) -> None:
+async def test_received_at_is_monotonic_seconds(front: RunningServer) -> None:
     seen = (await ask(front, request_bytes("GET", "/v1/seen/x"))).json()
     assert 0 <= seen["age_s"] < 1
     assert seen["is_abortable"]
