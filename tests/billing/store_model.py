@@ -186,6 +186,11 @@ class Model:
             one.due = self.now + CLAIM_SECONDS
         return due[:limit]
 
+    def release(self, names) -> None:
+        for one in self.entries:
+            if one.name in names and one.state == "settled":
+                one.due = self.now
+
     def claim_abandoned(self, limit):
         if self.last_beat is None or self.now - self.last_beat > SILENCE_S or self.now < self.grace_until:
             return []

@@ -127,6 +127,18 @@ class History:
         self.lane.records.acknowledge(names, states)
         self.model.acknowledge(names, states)
 
+    async def do_claim(self):
+        """Claimed, and written or given back: whoever claims and dies does neither."""
+        found = sorted(one.request_id for one in self.lane.records.claim(99))
+        expected = sorted(one.name for one in self.model.claimable("settled", 99))
+        if (after := self.pick("dies", "writes", "gives back")) == "gives back":
+            self.lane.records.release(found)
+            self.model.release(expected)
+        elif after == "writes":
+            self.lane.records.acknowledge(found)
+            self.model.acknowledge(expected, [])
+        return found, expected
+
     async def do_abandon(self):
         """Claimed and booked: whoever was settled or restored in between would stay."""
         found = sorted(name for name, _ in self.lane.records.claim_abandoned(99))

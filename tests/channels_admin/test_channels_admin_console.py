@@ -96,7 +96,7 @@ def test_add_pages_render(operator, model):
 def test_search_and_status_filter_work(operator, rows, model):
     assert operator.get(url(model, "changelist"), {"q": "x"}).status_code == 200
     if hasattr(rows[model], "status"):
-        assert operator.get(url(model, "changelist"), {"status": "closed"}).status_code in {200, 302}
+        assert operator.get(url(model, "changelist"), {"status": "closed"}).status_code == 200
 
 
 @pytest.mark.parametrize("model", MODELS)

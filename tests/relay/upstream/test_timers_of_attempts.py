@@ -40,7 +40,7 @@ async def test_connect_timeout(runtime):
     exchange = await runtime.exchange()
     await expires(runtime, client, 4, EndReason.CONNECT_FAILED)
     assert exchange.was_cancelled
-    assert client.refusal.status in {502, 504}
+    assert client.refusal.status == 504
 
 
 async def test_header_timeout_starts_when_the_request_was_sent(runtime):
