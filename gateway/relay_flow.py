@@ -89,9 +89,7 @@ async def _admit(
 
     Raises Refusal 402, 429, 503.
     """
-    choices = parts.engine.first_choices(candidates) or parts.engine.first_choices(
-        [fallback.channel for fallback in fallbacks]
-    )
+    choices = parts.engine.first_choices(candidates, fallbacks)
     if not choices:
         raise _nothing_available()
     return await parts.admissions.admit(asked, choices, parts.configuration.current)
