@@ -14,7 +14,7 @@ from relay.core import stream_state
 from relay.core.stream_state import TIMERS, AttemptState, Limits, Phase, TimerRow
 from relay.core.types import RelayFlags, StreamPolicy
 from relay.upstream import attempt, pump
-from relay.upstream.readings import stream
+from relay.upstream.readings import common, stream
 from relay.upstream.transports import contract as transport
 
 _INTRO = f"""\
@@ -148,7 +148,7 @@ def _bound_rows() -> Iterator[list[str]]:
     yield ["Request line and headers", size(protocol.HEAD_LIMIT_BYTES), "431"]
     yield ["Request body", "`MAX_BODY_BYTES`", "413"]
     yield ["One event of a stream", "`SSE_MAX_EVENT_BYTES`", "`response_too_large`"]
-    yield ["A whole or aggregated answer", size(attempt.MAX_WHOLE_BYTES), "`response_too_large`"]
+    yield ["A whole or aggregated answer", size(common.MAX_WHOLE_BYTES), "`response_too_large`"]
     yield ["An upstream's error body", size(attempt.ERROR_BODY_BYTES), "the rest is not read"]
     yield [
         "Waiting for a slow client, a stream",

@@ -5,7 +5,7 @@ It is interrupted from outside by cancelling its task; `expired` then tells that
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import httpx
@@ -34,12 +34,8 @@ from relay.upstream.transports.contract import (
 )
 
 ERROR_BODY_BYTES = 64 * 1024
-MAX_WHOLE_BYTES = 64 * 1024 * 1024
-"""Cap of a whole or aggregated answer: base64 images are big."""
 _UNSENT_POLL_S = 0.25
 """While the request is not sent, the header timer cannot know its start: it looks again so often."""
-
-
 _NO_HEADERS = response_headers(())
 
 
@@ -59,10 +55,8 @@ class Rivals(Protocol):
         ...
 
 
-class Reading(Protocol):
-    """One way to read a 2xx answer; see `relay.upstream.readings`."""
-
-    async def __call__(self, attempt: "Attempt") -> EndReason: ...
+Reading = Callable[["Attempt"], Awaitable[EndReason]]
+"""One way to read a 2xx answer; see `relay.upstream.readings`."""
 
 
 class Marks:
