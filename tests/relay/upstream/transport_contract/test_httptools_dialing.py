@@ -70,3 +70,13 @@ async def test_an_address_that_is_not_allowed_is_passed_over_and_told_when_there
         resolved[1:] = [("127.0.0.1", upstream.port)]
         response = await fast.handle_async_request(a_post())
         assert await read_all(response) == b"here"
+
+
+async def test_the_connect_timeout_is_that_of_all_addresses_together(no_leaks, resolved):
+    transport = HttptoolsTransport(LOOPBACK, connect_timeout_s=0.6)
+    with deaf_address() as one, deaf_address() as other:
+        resolved += [one, other]
+        async with asyncio.timeout(1):
+            with pytest.raises(httpx.ConnectTimeout):
+                await transport.handle_async_request(a_post())
+    await transport.aclose()
