@@ -41,6 +41,9 @@ from relay.core.selection import close_names, is_model_allowed, listed_models, o
 from relay.core.types import Caller, Channel, UpstreamKey
 from relay.core.upstream_kinds import speaks
 
+MAX_TARGET_BYTES = 32 * 1024
+"""Of path and query: half of what a URL may have. The channel's base comes before it."""
+
 
 async def relay(request: HttpRequest, dialect: Dialect) -> HttpResponseBase:
     """The answer, begun. Raises Refusal when the request may not pass or no attempt succeeded."""
@@ -89,9 +92,7 @@ async def _admit(
 
     Raises Refusal 402, 429, 503.
     """
-    choices = parts.engine.first_choices(candidates) or parts.engine.first_choices(
-        [fallback.channel for fallback in fallbacks]
-    )
+    choices = parts.engine.first_choices(candidates, fallbacks)
     if not choices:
         raise _nothing_available()
     return await parts.admissions.admit(asked, choices, parts.configuration.current)
@@ -115,9 +116,12 @@ async def _asked(http: ClientRequest, caller: Caller, dialect: Dialect, routes: 
         # The header does not pass, so the bytes must not either.
         message = "Compressed request bodies are not accepted."
         raise Refusal(415, message, code="unsupported_content_encoding")
+    query = http.scope["query_string"]
+    if len(http.raw_path) + len(query) > MAX_TARGET_BYTES:
+        raise Refusal(414, "The request's URL is too long.", code="url_too_long")
     family = classify(path)
     await http.read_body()
-    query = strip_credentials(http.scope["query_string"].decode("ascii", "replace"))
+    query = strip_credentials(query.decode("ascii", "replace"))
     ask = _parsed(http, dialect, path, query)
     idempotency_key = _header(http, b"idempotency-key")
     route = routes.find(caller.group, ask.model)

@@ -13,8 +13,8 @@ from gateway.reference.markdown import code, number, page, seconds, size, table
 from relay.core import stream_state
 from relay.core.stream_state import TIMERS, AttemptState, Limits, Phase, TimerRow
 from relay.core.types import RelayFlags, StreamPolicy
-from relay.upstream import attempt, pump
-from relay.upstream.readings import stream
+from relay.upstream import failures, pump
+from relay.upstream.readings import common, stream
 from relay.upstream.transports import contract as transport
 
 _INTRO = f"""\
@@ -148,8 +148,8 @@ def _bound_rows() -> Iterator[list[str]]:
     yield ["Request line and headers", size(protocol.HEAD_LIMIT_BYTES), "431"]
     yield ["Request body", "`MAX_BODY_BYTES`", "413"]
     yield ["One event of a stream", "`SSE_MAX_EVENT_BYTES`", "`response_too_large`"]
-    yield ["A whole or aggregated answer", size(attempt.MAX_WHOLE_BYTES), "`response_too_large`"]
-    yield ["An upstream's error body", size(attempt.ERROR_BODY_BYTES), "the rest is not read"]
+    yield ["A whole or aggregated answer", size(common.MAX_WHOLE_BYTES), "`response_too_large`"]
+    yield ["An upstream's error body", size(failures.ERROR_BODY_BYTES), "the rest is not read"]
     yield [
         "Waiting for a slow client, a stream",
         f"{pump.MAX_ITEMS} pieces or {size(pump.MAX_BYTES)}",

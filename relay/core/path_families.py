@@ -98,6 +98,8 @@ _HANDS_OUT_IDS = frozenset(
 )
 _ID_THEN_ACTION = frozenset({"responses", "videos"})
 """`POST responses/{id}/cancel` names an object, `POST responses/compact` does not."""
+_ID_THEN_ALL = frozenset({"conversations", "uploads", "operations"})
+"""Behind these there is nothing but objects."""
 
 _PLAIN_PATH = re.compile(r"/|(?:/[\w~!$&'()*+,=:@-][\w.~!$&'()*+,=:@-]*)+/?", re.ASCII)
 _LEGAL_PATH = re.compile(r"(?:/(?:[\w.~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})*)+", re.ASCII)
@@ -173,12 +175,12 @@ def is_object_read(method: str, path: str) -> bool:
         return False
     head = segments[0]
     if head == "models":
-        return method == "DELETE" or (method != "POST" and "operations" in segments[2:])
+        return method == "DELETE" or "operations" in segments[2:]
     if method != "POST":
         return head in _HANDS_OUT_IDS
     if head == "chat":
         return len(segments) > 2
-    return (head in _ID_THEN_ACTION and len(segments) > 2) or (head == "conversations" and len(segments) > 1)
+    return (head in _ID_THEN_ACTION and len(segments) > 2) or (head in _ID_THEN_ALL and len(segments) > 1)
 
 
 def normalise_path(raw_path: str) -> str | None:

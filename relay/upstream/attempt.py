@@ -5,7 +5,7 @@ It is interrupted from outside by cancelling its task; `expired` then tells that
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import httpx
@@ -15,11 +15,11 @@ from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed, SecretUnavailable
 from relay.core.headers import response_headers
 from relay.core.request import RelayRequest
-from relay.core.stream_state import AttemptState, Phase, Signal
+from relay.core.stream_state import AttemptState, Phase
 from relay.core.usage import TokenUsage, merged
 from relay.upstream.answer import Answer, Head
 from relay.upstream.deadline import Deadline
-from relay.upstream.failures import failure_of
+from relay.upstream.failures import failure_of, read_rejection
 from relay.upstream.modes import Mode
 from relay.upstream.plan import AttemptPlan, upstream_request
 from relay.upstream.ports import Clock
@@ -33,13 +33,8 @@ from relay.upstream.transports.contract import (
     RelayTransport,
 )
 
-ERROR_BODY_BYTES = 64 * 1024
-MAX_WHOLE_BYTES = 64 * 1024 * 1024
-"""Cap of a whole or aggregated answer: base64 images are big."""
 _UNSENT_POLL_S = 0.25
 """While the request is not sent, the header timer cannot know its start: it looks again so often."""
-
-
 _NO_HEADERS = response_headers(())
 
 
@@ -59,10 +54,8 @@ class Rivals(Protocol):
         ...
 
 
-class Reading(Protocol):
-    """One way to read a 2xx answer; see `relay.upstream.readings`."""
-
-    async def __call__(self, attempt: "Attempt") -> EndReason: ...
+Reading = Callable[["Attempt"], Awaitable[EndReason]]
+"""One way to read a 2xx answer; see `relay.upstream.readings`."""
 
 
 class Marks:
@@ -260,38 +253,10 @@ class Attempt:
         self.response_status = response.status_code
         self.headers = response_headers(response.raw_headers)
         if not (200 <= response.status_code < 300 or self._is_not_modified()):
-            raise await self._rejection(response.status_code)
+            raise await read_rejection(self)
 
     def _is_not_modified(self) -> bool:
         return self.response_status == 304 and self.plan.mode is Mode.RAW
-
-    async def _rejection(self, status: int) -> AttemptFailed:
-        """Reads the error body, for its message only, at most 64 KiB and 5 s."""
-        self.state.apply(Signal.REJECTED, self.clock.now())
-        retry_after = self.headers.retry_after
-        self.rejection = AttemptFailed(
-            EndReason.UPSTREAM_REJECTED,
-            status=status,
-            error_class=f"status_{status}",
-            retry_after=retry_after,
-        )
-        parts: list[bytes] = []
-        size = 0
-        with contextlib.suppress(AttemptFailed):
-            while size < ERROR_BODY_BYTES and (data := await self.read()):
-                parts.append(data)
-                size += len(data)
-        error = self.request.dialect.parse_error(b"".join(parts)[:ERROR_BODY_BYTES], status)
-        return AttemptFailed(
-            EndReason.UPSTREAM_REJECTED,
-            status=error.status or status,  # a dialect may know better than the status line
-            error_class=error.code or error.kind or f"status_{status}",
-            message=error.message,
-            code=error.code or None,
-            kind=error.kind or None,
-            param=error.param,
-            retry_after=retry_after,
-        )
 
     async def _close(self) -> None:
         if self._body is not None:

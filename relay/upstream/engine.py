@@ -4,7 +4,7 @@ The runtime behind `/v1`, the command-line probe and the tests. It asks the worl
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from relay.core.end_reasons import EndReason
 from relay.core.failover import Candidate
@@ -48,14 +48,23 @@ class Engine:
         self._drains = 0
         self._key_turns: dict[int, int] = {}
 
-    def first_choices(self, candidates: Sequence[Channel]) -> list[tuple[Channel, UpstreamKey]]:
+    def first_choices(
+        self, candidates: Sequence[Channel], fallbacks: Sequence[Candidate] = ()
+    ) -> list[tuple[Channel, UpstreamKey]]:
         """Where a first attempt may go, best first: what admission leases from.
 
         None behind the first that has room in any case: a channel that is not looked at keeps its turn of
-        keys. Empty when all candidates are out or cooling down.
+        keys. fallbacks: come after all candidates. Empty when all are out or cooling down.
         """
+        choices = self._open_choices(candidates)
+        if fallbacks and (not choices or is_limited(*choices[-1])):
+            known = {channel.id for channel in candidates}
+            choices += self._open_choices(one.channel for one in fallbacks if one.channel.id not in known)
+        return choices
+
+    def _open_choices(self, channels: Iterable[Channel]) -> list[tuple[Channel, UpstreamKey]]:
         choices: list[tuple[Channel, UpstreamKey]] = []
-        for channel in candidates:
+        for channel in channels:
             for key in self.keys_of(channel):
                 if self.control.is_usable(channel, key) and not self.health.is_cooling(channel.id, key.id):
                     choices.append((channel, key))

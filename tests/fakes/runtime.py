@@ -295,6 +295,7 @@ class Client:
         self.refusal: Refusal | None = None
         self.received = bytearray()
         self.is_ended = False
+        self.has_left = False
         self.task = asyncio.get_running_loop().create_task(self._read(), name="client")
 
     async def _read(self) -> None:
@@ -315,6 +316,7 @@ class Client:
 
     async def leave(self) -> None:
         """Closes its side, as the handler reports it."""
+        self.has_left = True
         self.running.stop(EndReason.CLIENT_DISCONNECTED)
         await settle()
         if not self.task.done():

@@ -126,6 +126,20 @@ async def test_a_fallback_model_serves_while_every_channel_of_the_asked_one_is_o
     assert (heard.status, heard.header("x-relay-model")) == (200, "n")
 
 
+async def test_a_fallback_model_serves_while_every_channel_of_the_asked_one_is_full(gateway):
+    await _behaves(gateway, "interval-0.05")
+    await gateway.configure(channel_update, channel_id=gateway.channel.pk, max_concurrent_requests=1)
+    await gateway.add_channel(
+        gateway.simulator.base_url, name="other", models=["n"], model_mapping={"n": "echo-0"}
+    )
+    await gateway.configure(model_route_set, model="m", fallback_models=["n"])
+    async with await gateway.begin_chat("m", stream=True) as call:
+        await call.read_until(b"data:")
+        heard = await gateway.chat("m")
+        await call.rest()
+    assert (heard.status, heard.header("x-relay-model")) == (200, "n")
+
+
 async def test_a_model_that_makes_pictures_is_not_replayed_whatever_its_path(gateway):
     await _behaves(gateway, "status-503")
     await gateway.add_channel(gateway.simulator.base_url, name="second", model_mapping={"m": "echo-0"})

@@ -174,6 +174,13 @@ async def test_a_chunked_body_and_one_that_is_asked_for_pass(gateway):
         assert (await call.rest()).text == QUESTION
 
 
+async def test_a_target_longer_than_an_upstreams_url_may_become_is_414(gateway):
+    target = "/v1/chat/completions?" + "x" * 40_000
+    heard = await gateway.ask("POST", target, JSON, body=chat_body("echo-0"))
+    assert (heard.status, heard.error["code"]) == (414, "url_too_long")
+    assert not gateway.simulator.requests
+
+
 async def test_a_body_over_the_limit_is_413_before_it_is_sent(gateway):
     length = ("Content-Length", "200000000")
     call = await gateway.begin("POST", "/v1/chat/completions", JSON, length)

@@ -3,9 +3,11 @@
 from relay.core.dialects.base import TOOL_CALL_INVALID, UpstreamError
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
-from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
+from relay.upstream.attempt import Attempt
 
 EVENT_STREAM = "text/event-stream"
+MAX_WHOLE_BYTES = 64 * 1024 * 1024
+"""Cap of a whole or aggregated answer: base64 images are big."""
 
 
 def is_json(media: str) -> bool:

@@ -10,8 +10,8 @@ from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.core.hedging import is_replayable_without_key
 from relay.core.sse import Event
-from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
-from relay.upstream.readings.common import broken_tool_call
+from relay.upstream.attempt import Attempt
+from relay.upstream.readings.common import MAX_WHOLE_BYTES, broken_tool_call
 from relay.upstream.readings.events import demand_event_stream
 from relay.upstream.readings.stream import StreamRelay
 

@@ -1,16 +1,21 @@
 """Whole answers: as asked, made of a stream (`force_stream`), or sent as one (`force_non_stream`)."""
 
-from collections.abc import AsyncIterator
-
-from relay.core.dialects.base import AggregationFailed, EventKind
+from relay.core.dialects.base import AggregationFailed, Aggregator, EventKind
 from relay.core.end_reasons import EndReason
 from relay.core.errors import AttemptFailed
 from relay.core.sse import Event, EventStreamParser
 from relay.core.stream_state import Signal
 from relay.upstream.answer import Head, stream_head
-from relay.upstream.attempt import MAX_WHOLE_BYTES, Attempt
+from relay.upstream.attempt import Attempt
 from relay.upstream.pump import WRITE_BYTES
-from relay.upstream.readings.common import EVENT_STREAM, broken_tool_call, is_json, judge_body, read_body
+from relay.upstream.readings.common import (
+    EVENT_STREAM,
+    MAX_WHOLE_BYTES,
+    broken_tool_call,
+    is_json,
+    judge_body,
+    read_body,
+)
 from relay.upstream.readings.events import EventReader, demand_event_stream, note_content_type
 
 _JSON = (b"content-type", b"application/json")
@@ -77,14 +82,14 @@ async def _aggregate(attempt: Attempt) -> EndReason:
         return reason
 
     attempt.end_quietly = lambda: end(EndReason.COMPLETED_WITHOUT_TERMINAL)
-    async for kind, out, event in _until_terminal(reader):
-        if kind is EventKind.CONTENT or kind is EventKind.PREAMBLE:
-            if attempt.events == 1:
-                await attempt.turn()
-                attempt.claim()
-            aggregator.add(_repaired(event, out))
-        elif kind is EventKind.INVALID:  # a whole answer with a hole in it would be a wrong answer
-            raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
+    while data := await attempt.read():
+        if attempt.bytes_in > MAX_WHOLE_BYTES:
+            raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="aggregate")
+        await _add(reader.feed(data), reader, aggregator)
+        if reader.facts.terminal_seen:
+            break
+    else:
+        await _add(reader.close(), reader, aggregator)
     if not attempt.events:
         raise AttemptFailed(EndReason.EMPTY_RESPONSE, error_class="no_event")
     if reader.facts.is_whole_at_end:
@@ -95,17 +100,17 @@ async def _aggregate(attempt: Attempt) -> EndReason:
     raise AttemptFailed(EndReason.INCOMPLETE, error_class="eof")
 
 
-async def _until_terminal(reader: EventReader) -> AsyncIterator[tuple[EventKind, bytes, Event]]:
+async def _add(events: list[Event], reader: EventReader, aggregator: Aggregator) -> None:
     attempt = reader.attempt
-    while data := await attempt.read():
-        if attempt.bytes_in > MAX_WHOLE_BYTES:
-            raise AttemptFailed(EndReason.RESPONSE_TOO_LARGE, error_class="aggregate")
-        for event in reader.feed(data):
-            yield *reader.judge_one(event), event
-        if reader.facts.terminal_seen:
-            return
-    for event in reader.close():
-        yield *reader.judge_one(event), event
+    for event in events:
+        kind, out = reader.judge_one(event)
+        if kind is EventKind.CONTENT or kind is EventKind.PREAMBLE:
+            if attempt.events == 1:
+                await attempt.turn()
+                attempt.claim()
+            aggregator.add(_repaired(event, out))
+        elif kind is EventKind.INVALID:  # a whole answer with a hole in it would be a wrong answer
+            raise AttemptFailed(EndReason.UPSTREAM_PROTOCOL_ERROR, error_class="not_json")
 
 
 def _repaired(event: Event, out: bytes) -> Event:

@@ -14,6 +14,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import cast
 
 import httpx
+from aiohappyeyeballs import start_connection
 
 from relay.upstream.aio_tasks import spawn
 from relay.upstream.transports.address_guard import AddressBlockedError, AddressGuard, AddrInfo
@@ -34,6 +35,7 @@ from relay.upstream.transports.httptools_connection import Connection
 from relay.upstream.transports.httptools_exchange import Exchange
 from relay.upstream.transports.httptools_pool import ConnectionPool, PoolKey
 
+_NEXT_ADDRESS_S = 0.25  # an address that takes longer is joined by the next one (RFC 8305)
 _JOIN_BYTES = 65_536  # bodies up to this size are copied behind their head and leave in one segment
 
 
@@ -88,30 +90,23 @@ class HttptoolsTransport(httpx.AsyncBaseTransport):
 
     async def _dial(self, key: PoolKey, options: RequestOptions) -> Connection:
         """A new connection to the first address that answers. Errors: as for every dial."""
-        error: Exception = httpx.ConnectError("name without address")
         try:
             async with asyncio.timeout(options.connect_timeout_s):
-                for info in await self._guard.resolve(key[1], key[2]):
-                    try:
-                        return await self._dial_one(key, info)
-                    except AddressBlockedError as refused:
-                        error = AddressRefused("upstream address is not allowed")
-                        error.__cause__ = refused
-                    except OSError as failed:  # ssl.SSLError is one as well
-                        error = httpx.ConnectError(f"could not connect: {type(failed).__name__}")
-                        error.__cause__ = failed
+                infos = await self._guard.resolve(key[1], key[2])
+                return await self._connect(key, infos)
         except TimeoutError as late:
             raise httpx.ConnectTimeout("connecting took too long") from late
-        except OSError as unknown:
-            raise httpx.ConnectError("name look-up failed") from unknown
-        raise error
+        except AddressBlockedError as refused:
+            raise AddressRefused("upstream address is not allowed") from refused
+        except (OSError, RuntimeError) as failed:  # of the look-up too; uvloop has RuntimeError for some
+            raise httpx.ConnectError(f"could not connect: {type(failed).__name__}") from failed
 
-    async def _dial_one(self, key: PoolKey, info: AddrInfo) -> Connection:
+    async def _connect(self, key: PoolKey, infos: list[AddrInfo]) -> Connection:
         loop = asyncio.get_running_loop()
-        sock = self._guard.socket_for(info)
+        sock = await start_connection(
+            infos, happy_eyeballs_delay=_NEXT_ADDRESS_S, loop=loop, socket_factory=self._guard.socket_for
+        )
         try:
-            sock.setblocking(False)
-            await loop.sock_connect(sock, info[4])
             is_tls = key[0] == "https"
             _, connection = await loop.create_connection(
                 lambda: self._pool.protocol(key),

@@ -134,7 +134,8 @@ def test_not_withheld(path: str) -> None:
         ("POST", "/v1/chat/completions/chatcmpl-1"), ("GET", "/v1/conversations/c"),
         ("POST", "/v1/conversations/c/items"), ("GET", "/v1beta/models/veo/operations/o"),
         ("GET", "/v1beta/operations/o"), ("GET", "/v1beta/cachedContents"), ("DELETE", "/v1/models/ft:mine"),
-        ("GET", "/V1/Responses/resp_1"),
+        ("GET", "/V1/Responses/resp_1"), ("POST", "/v1/uploads/u/cancel"), ("POST", "/v1/uploads/u/parts"),
+        ("POST", "/v1beta/operations/o:cancel"), ("POST", "/v1beta/models/veo/operations/o:cancel"),
     ],
 )  # fmt: skip
 def test_object_reads(method: str, path: str) -> None:
@@ -149,7 +150,7 @@ def test_object_reads(method: str, path: str) -> None:
         ("POST", "/v1/responses/input_tokens"), ("POST", "/v1/videos"), ("POST", "/v1/images/generations"),
         ("POST", "/v1/audio/speech"), ("POST", "/v1/chat/completions"), ("POST", "/v1/video/generations"),
         ("OPTIONS", "/v1/responses/resp_1"), ("POST", "/v1beta/models/m:generateContent"),
-        ("GET", "/v1/realtime"), ("POST", "/v1/conversations"), ("GET", "/v1"),
+        ("GET", "/v1/realtime"), ("POST", "/v1/conversations"), ("POST", "/v1/uploads"), ("GET", "/v1"),
     ],
 )  # fmt: skip
 def test_not_object_reads(method: str, path: str) -> None:

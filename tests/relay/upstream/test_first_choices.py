@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from relay.core.failover import Candidate
 from relay.core.types import Ceilings, Channel, PlainSecret, UpstreamKey
 from tests.fakes.runtime import KeptOutcomes, a_channel, an_engine
 
@@ -37,6 +38,19 @@ async def test_a_channel_that_is_not_looked_at_keeps_its_turn_of_keys():
     first, second = channel_with(1, keys=2), channel_with(2, keys=2)
     assert [keys_of(engine.first_choices([first, second])) for _ in range(3)] == [[11], [12], [11]]
     assert keys_of(engine.first_choices([second])) == [21]
+
+
+async def test_fallbacks_are_named_where_no_candidate_has_room_in_any_case():
+    limited, free = channel_with(1, ceilings=LIMITED), channel_with(2)
+    fallbacks = [Candidate(channel_with(3), "other")]
+    assert keys_of(an_idle_engine().first_choices([limited], fallbacks)) == [11, 31]
+    assert keys_of(an_idle_engine().first_choices([limited, free], fallbacks)) == [11, 21]
+    assert keys_of(an_idle_engine().first_choices([], fallbacks)) == [31]
+
+
+async def test_a_channel_that_is_its_own_fallback_is_named_once():
+    both = channel_with(1, keys=2, ceilings=LIMITED)
+    assert keys_of(an_idle_engine().first_choices([both], [Candidate(both, "other")])) == [11, 12]
 
 
 async def test_a_thousand_channels_are_not_walked():

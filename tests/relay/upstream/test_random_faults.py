@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import httpx
 import pytest
 
-from relay.core.end_reasons import EndReason
+from relay.core.end_reasons import SUCCESSFUL, EndReason
 from relay.core.failover import Candidate
 from relay.core.outcomes import RequestOutcome
 from relay.core.types import (
@@ -124,6 +124,10 @@ async def _one_sequence(runtime, chance: random.Random, *, is_hedged: bool) -> R
     _judge_what_was_heard(client, outcome, is_opaque=request.dialect.name == "opaque")
     markers = {n for n in range(len(outcome.attempts)) if b"from-%d-" % n in client.received}
     assert markers <= {winner - 1}, "bytes of an attempt that did not win"
+    if outcome.family == "chat" and client.head is not None and client.head.is_event_stream:
+        is_whole = outcome.end_reason in SUCCESSFUL
+        assert client.has_left or client.received.endswith(DONE) is is_whole, "it must look as whole as it is"
+        assert client.has_left or is_whole or b'"error"' in client.received
     assert not leases.held
     assert not runtime.engine.hedges.running
     assert not runtime.engine.running
@@ -275,7 +279,7 @@ async def _fault(runtime, number: int, chance: random.Random, kinds: Sequence[st
         body.send(chance.choice([whole, whole, b"{}", b"<html>", b'{"error":{"message":"x"}}', WHOLE[:20]]))
         body.end()
     else:
-        body = exchange.headers()
+        body = exchange.headers(headers=chance.choice([None, None, {"content-type": "text/plain"}]))
         for _ in range(chance.randrange(6)):
             body.send(
                 chance.choice(
