@@ -1,10 +1,10 @@
 """Admission of one request: takes its hold, places and rates in one step of the store, or refuses it."""
 
 import datetime
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
-from django.utils import timezone
 
 from billing.admission import AdmissionPort, StoreUnavailable
 from billing.admission.open_record import (
@@ -66,7 +66,7 @@ class Admissions:
 
         Waits for an image slot where the flags say so. Raises Refusal 402, 429, 503.
         """
-        now = timezone.now()
+        now = datetime.datetime.fromtimestamp(time.time(), datetime.UTC)
         terms = terms_of(request, config.prices.book, now)
         flags = config.channels.flag_values
         needs_price = request.ask.is_charged and request.ask.model and not flags["ALLOW_UNPRICED_MODELS"]

@@ -1,7 +1,5 @@
 """What the client asked, parsed once, as the engine and the recorder read it."""
 
-from functools import cached_property
-
 import msgspec
 
 from relay.core.dialects.base import Ask, Dialect
@@ -36,8 +34,11 @@ class RelayRequest(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     route: ModelRoute | None = None
     """What is configured for the model that was asked for."""
 
-    @cached_property
+    @property
     def prompt_bytes(self) -> int:
         """How much of the body may become tokens: its texts, and each file, picture or sound flat."""
-        known = self.ask.prompt_bytes
-        return prompt_size(self.body) if known is None else known
+        found: int | None = self.__dict__.get("prompt_bytes")  # no cached_property: it would take a lock
+        if found is None:
+            known = self.ask.prompt_bytes
+            found = self.__dict__["prompt_bytes"] = prompt_size(self.body) if known is None else known
+        return found
