@@ -167,7 +167,7 @@ class Attempt:
     async def read(self) -> bytes:
         """Everything the upstream has sent meanwhile; b"" at its end. Raises AttemptFailed."""
         assert self._body is not None  # noqa: S101  set by _open
-        if self._watched is not self.state.phase and not self._body.is_ready:
+        if self._watched is not self.state.phase and not self._body.has_come_whole:
             self.watch()
         self._is_waiting = True
         try:

@@ -100,8 +100,8 @@ class BodyStream(httpx.AsyncByteStream):
     sink: Callable[[bytes], bool] | None = None
 
     @property
-    def is_ready(self) -> bool:
-        """Whether `read_some` has its answer already. A transport need not know."""
+    def has_come_whole(self) -> bool:
+        """No `read_some` will wait any more. A transport need not know."""
         return False
 
     async def read_some(self) -> bytes:

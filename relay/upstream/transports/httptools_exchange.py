@@ -62,8 +62,8 @@ class Exchange(BodyStream):
         self._waiter: asyncio.Future[None] | None = None
 
     @property
-    def is_ready(self) -> bool:
-        return bool(self._chunks) or self.is_complete or self._error is not None
+    def has_come_whole(self) -> bool:
+        return self.is_complete
 
     async def read_some(self) -> bytes:
         while not self._chunks:
