@@ -69,6 +69,8 @@ async def _run(request: HttpRequest, parts: "wiring.Wiring", asked: RelayRequest
     except asyncio.CancelledError:
         # The view is cancelled when the client leaves before there is an answer, and at shutdown.
         running.stop(EndReason.CLIENT_DISCONNECTED)
+        if running.begun_with is not None:
+            parts.idempotency.missed(asked.id, running.begun_with)
         running.client_done(consumed=False)
         await running.join()
         raise

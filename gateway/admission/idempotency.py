@@ -32,6 +32,7 @@ from relay.core.path_families import is_read, is_replayable
 from relay.core.refusals import refusal_for_stop
 from relay.core.request import RelayRequest
 from relay.upstream.aio_tasks import spawn
+from relay.upstream.answer import Head
 
 WAIT_MAX_S = 60.0
 WAITING_MAX = 2_000
@@ -125,6 +126,12 @@ class Idempotency:
             added = tuple(encoded_headers(response.items()))
             turn.copy = response.copy_to = AnswerCopy(response.head, added)
         return response
+
+    def missed(self, request_id: str, head: Head) -> None:
+        """The client left in the moment in which its answer began: a whole one is kept all the same."""
+        turn = self._turns.get(request_id)
+        if turn is not None:
+            turn.copy = AnswerCopy(head, ())
 
     # What came of it.
 

@@ -105,6 +105,11 @@ class RunningRequest:
         self._status = head.status
         return head
 
+    @property
+    def begun_with(self) -> Head | None:
+        """The answer's beginning, if there is one."""
+        return self._answer.head.result() if self._answer.is_begun else None
+
     def stop(self, reason: EndReason) -> None:
         """Ends the request. Idempotent; the first reason wins.
 
@@ -194,7 +199,7 @@ class RunningRequest:
             tried[-1].end_reason = EndReason.CLIENT_DISCONNECTED
         end = RequestEnd(
             end_reason=self._end_reason or EndReason.GATEWAY_ERROR,
-            head=self._answer.head.result() if self._answer.is_begun else None,
+            head=self.begun_with,
             status=self._status,
             started_wall=self._started_wall,
             ended_at=self._engine.clock.now(),
@@ -208,7 +213,8 @@ class RunningRequest:
 
     def _evidence(self) -> Evidence:
         """Of the attempt that answered, or was tried last."""
-        whole = self._answer.head.result().body if self._answer.is_begun else None
+        head = self.begun_with
+        whole = None if head is None else head.body
         try:
             return evidence_of(self.request, self._series.attempt, whole)
         except Exception as error:  # noqa: BLE001  a request that is not reported would be held for ever
@@ -227,7 +233,7 @@ class RunningRequest:
         """The request as it stands, ending `abandoned`: what is booked should this process die now."""
         end = RequestEnd(
             end_reason=EndReason.ABANDONED,
-            head=self._answer.head.result() if self._answer.is_begun else None,
+            head=self.begun_with,
             status=0,
             started_wall=self._started_wall,
             ended_at=self._engine.clock.now(),

@@ -12,6 +12,7 @@ from channels_admin.services import runtime_flag_set
 from gateway import wiring
 from gateway.admission import idempotency
 from gateway.front.drain import drain
+from relay.upstream.running import RunningRequest
 from tests.factories.channels import an_api_key
 from tests.factories.money import a_price
 from tests.flows.gateway import chat_body
@@ -44,6 +45,31 @@ async def test_a_later_twin_gets_the_same_and_pays_nothing(gateway):
     await kept(gateway)
     for _ in range(3):
         assert is_replay_of(await gateway.chat("echo-0", KEY), first)
+    assert len(gateway.simulator.requests) == 1
+    assert len(await gateway.charges()) == 1
+
+
+async def test_who_leaves_as_his_whole_answer_comes_pays_and_finds_it_when_he_asks_again(
+    gateway, monkeypatch
+):
+    """It has ended well then, though nobody was given it: it must neither run again nor be refused for ever."""
+    head, has_come = RunningRequest.head, asyncio.Event()
+
+    async def comes_as_the_client_leaves(running):
+        found = await head(running)
+        call.leave()
+        has_come.set()
+        await asyncio.sleep(10)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunningRequest, "head", comes_as_the_client_leaves)
+        async with await gateway.begin_chat("echo-0", KEY) as call:
+            await has_come.wait()
+            await gateway.recorded()
+    again = await gateway.chat("echo-0", KEY)
+    assert again.status == 200
+    assert again.header("idempotent-replayed") == "true"
     assert len(gateway.simulator.requests) == 1
     assert len(await gateway.charges()) == 1
 
