@@ -37,7 +37,7 @@ run: $(VENV)/.base ## start the gateway with a demo tenant, an admin login and a
 test: $(VENV)/.dev ## run the tests: embedded, and on PostgreSQL + Redis where DATABASE_URL and REDIS_URL name them
 	@BIN=$(BIN) tests/run_lanes.sh $(ARGS)
 
-chaos: $(VENV)/.dev ## kill, stop and starve real processes: the crash guarantees (needs PostgreSQL and redis-server; takes minutes)
+chaos: $(VENV)/.dev ## kill, stop and starve real processes: the crash guarantees (needs the programs of PostgreSQL and redis-server; takes a quarter of an hour)
 	@$(BIN)/pytest -q -m chaos tests/chaos $(ARGS)
 
 check: $(VENV)/.dev ## lint, format, types, import layers, migrations, system checks

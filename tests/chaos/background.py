@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Coroutine
 from typing import Any, Self, TypeVar
@@ -12,24 +13,32 @@ from gateway.simulator.server import Simulator
 T = TypeVar("T")
 
 
+def held_port() -> tuple[socket.socket, int]:
+    """A socket that keeps its port from being given to others, and the port. As long as nobody listens there
+    (with SO_REUSEADDR), connections are refused.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held, held.getsockname()[1]
+
+
 class Gate:
-    """A relay on loopback to a server that can be shut: connections are reset, and new ones as well."""
+    """A relay on loopback to a server that can be shut: connections are reset, new ones refused."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
-        self._is_shut = False
+        self._server: asyncio.Server | None = None
         self._flows = asyncio.Event()
         self._flows.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
-
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._held, self.port = held_port()
 
     async def shut(self) -> None:
-        self._is_shut = True
+        if self._server is not None:
+            self._server.close()
+            self._server = None
         for writer in tuple(self._writers):
             writer.transport.abort()
 
@@ -38,12 +47,16 @@ class Gate:
         self._flows.clear()
 
     async def open(self) -> None:
-        self._is_shut = False
+        """For the first time, or again."""
+        if self._server is None:
+            self._server = await asyncio.start_server(
+                self._serve, "127.0.0.1", self.port, reuse_address=True, backlog=1000
+            )
         self._flows.set()
 
     async def aclose(self) -> None:
-        self._server.close()
         await self.shut()
+        self._held.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -53,8 +66,7 @@ class Gate:
         task = asyncio.current_task()
         self._tasks.add(task)
         try:
-            if not self._is_shut:
-                await self._relay(reader, writer)
+            await self._relay(reader, writer)
         except (OSError, asyncio.CancelledError):
             pass
         finally:
@@ -101,8 +113,8 @@ class Background:
     def __enter__(self) -> Self:
         self._thread.start()
         self.run(self.upstream.start())
-        self.run(self.gate.start())
-        self.run(self.worker_gate.start())
+        self.run(self.gate.open())
+        self.run(self.worker_gate.open())
         return self
 
     def __exit__(self, *_: object) -> None:

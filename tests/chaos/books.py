@@ -42,7 +42,7 @@ _STATE = "SELECT count(*), coalesce(sum(amount_nano), 0) FROM billing_ledgerentr
 _DEAD = "SELECT count(*) FROM billing_deadoutcome"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Row:
     """name: the client's id of the request. output: tokens that are charged; None = it got nothing."""
 
@@ -103,6 +103,17 @@ class Books(DatabaseBooks):
 
     def counts(self) -> SettledCounts:
         return self._store.counts()
+
+    def balances(self) -> dict[int, tuple[int, int]]:
+        """Account → what the ledger says it has, and what the store believes; of those the store knows."""
+        known = {int(account): int(nano) for account, nano in self._redis.hgetall(f"{PREFIX}balance").items()}
+        rows = self._ask("SELECT tenant_id, balance_nano FROM billing_account")
+        return {account: (nano, known[account]) for account, nano in rows if account in known}
+
+    def is_in_grace(self) -> bool:
+        """Whether the store is too young, or was away too lately, for anybody to be taken for dead."""
+        ends_ms, now_s = self._redis.get(f"{PREFIX}grace_until"), self._redis.time()[0]
+        return ends_ms is not None and int(ends_ms) > now_s * 1000
 
     def left_open(self) -> list[str]:
         """Whatever holds money or a place: open records, amounts, leases."""

@@ -36,12 +36,15 @@ TENANTS = (
     "kill",
     "claimed",
     "written",
-    "unseen",
-    "outage",
+    "database-stopped",
+    "database-stopped-new",
+    "database-hangs",
+    "database-hangs-new",
     "paused",
     "stopped",
     "flush",
     "drain",
+    "leaving",
     "images",
     "flags",
 )
@@ -116,12 +119,12 @@ class Programs:
         env = self.environment | environment
         return self.processes.start(f"{name}-{self._count}", command, env=env, cwd=ROOT)
 
-    def serve(self, name: str, data_dir: Path, *, port: int = 0) -> Server:
+    def serve(self, name: str, data_dir: Path, *, port: int = 0, **environment: str) -> Server:
         """Not ready yet: `wait_ready` waits for it."""
         port = port or free_port()
         data_dir.mkdir(exist_ok=True)
         arguments = ("manage.py", "serve", "--port", str(port), "--workers", "1")
-        child = self.start(name, "script", *arguments, DATA_DIR=str(data_dir))
+        child = self.start(name, "script", *arguments, DATA_DIR=str(data_dir), **environment)
         return Server(name, port, child, data_dir)
 
 
@@ -207,7 +210,9 @@ def configuration(upstream_url: str, keys: dict[str, str]) -> dict[str, object]:
     limits = {
         "narrow": {"max_concurrent_requests": PLACES},
         "rated": {"requests_per_minute": PER_MINUTE},
+        "kill": {"max_concurrent_requests": 1000},
         "flush": {"max_concurrent_requests": 1000},
+        "leaving": {"max_concurrent_requests": 5000},
     }
     patterns = ("echo*", "interval-*", "slow-headers-*", "image-*")
     return {

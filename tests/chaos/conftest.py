@@ -7,9 +7,9 @@ from contextlib import ExitStack
 import pytest
 
 from tests.bench.processes import Processes
-from tests.bench.stores import database_server_url
 from tests.chaos.books import Books
 from tests.chaos.cluster import Cluster
+from tests.chaos.postgres import PostgresServer, programs
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -32,9 +32,16 @@ def processes(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def whole_cluster(processes, tmp_path_factory):
+def postgres(processes):
+    found = programs()
+    assert found, "`make chaos` needs the programs of a PostgreSQL server (initdb)"
+    return PostgresServer(processes, found)
+
+
+@pytest.fixture(scope="session")
+def whole_cluster(processes, postgres, tmp_path_factory):
     assert shutil.which("redis-server"), "`make chaos` needs redis-server"
-    cluster = Cluster(processes, tmp_path_factory.mktemp("chaos"), database_server_url())
+    cluster = Cluster(processes, tmp_path_factory.mktemp("chaos"), postgres.url)
     cluster.prepare()
     return cluster
 

@@ -1,16 +1,25 @@
 """What the gateway needs is away for a while: streams go on, nobody is blamed, and each request is booked once."""
 
 import asyncio
+import contextlib
 import time
+
+import pytest
 
 from tests.chaos.books import booked_once
 from tests.chaos.load import LONG, Client, Trickle, all_over, until
 
-DATABASE_AWAY_S = 20.0
-STORE_AWAY_S = 35.0
+DATABASE_AWAY_S = 180.0
+DATABASE_HANGS_S = 60.0
+STORE_AWAY_S = 45.0
 """Longer than an epoch lives without heartbeats."""
+TAKEN_FOR_DEAD_S = 80.0
+"""Until a store that is back, and a run of reconcile, have taken for dead whom they would."""
 STOPPED_S = 45.0
+EXPIRED_S = 36.0
+"""After so long a stop an epoch is over."""
 STREAMS = 30
+REFUSED_WITHIN_S = 10.0
 
 
 async def running_streams(client, servers, count=STREAMS):
@@ -35,27 +44,62 @@ async def they_leave(streams):
     await asyncio.wait([one.task for one in streams])
 
 
-async def test_the_database_is_away_under_load(cluster, servers, books):
-    servers, run = servers[:2], cluster.background.run
-    async with Client("outage", cluster.keys["outage"]) as client:
+@contextlib.asynccontextmanager
+async def database_stopped(cluster, postgres):
+    """The server is shut down, and connections are refused."""
+    await asyncio.to_thread(cluster.background.run, cluster.background.gate.shut())
+    await asyncio.to_thread(postgres.stop)
+    try:
+        yield DATABASE_AWAY_S
+        assert not postgres.is_running
+    finally:
+        await asyncio.to_thread(postgres.start)
+        await asyncio.to_thread(cluster.background.run, cluster.background.gate.open())
+
+
+@contextlib.asynccontextmanager
+async def database_hangs(cluster, postgres):
+    """Connections stay, new ones are taken, and nothing is ever answered."""
+    await asyncio.to_thread(cluster.background.run, cluster.background.gate.hush())
+    try:
+        yield DATABASE_HANGS_S
+    finally:
+        await asyncio.to_thread(cluster.background.run, cluster.background.gate.open())
+
+
+@pytest.mark.parametrize("away", [database_stopped, database_hangs])
+async def test_the_database_is_away_under_load(cluster, postgres, servers, books, away):
+    name = away.__name__.replace("_", "-")
+    servers = servers[:2]
+    background = (cluster.worker, cluster.beat)
+    async with Client(name, cluster.keys[name]) as client, Client("new", cluster.keys[f"{name}-new"]) as new:
         known = client.each(4, servers, lambda server: client.chat(server, "echo-0"))
         await all_over(known)
         assert {one.status for one in known} == {200}
         streams = await running_streams(client, servers)
         async with Trickle(client, servers) as trickle:
-            await asyncio.to_thread(run, cluster.background.gate.shut())
-            await asyncio.sleep(DATABASE_AWAY_S)
-            await they_go_on(streams)
-            await asyncio.to_thread(run, cluster.background.gate.open())
-            async with Client("unseen", cluster.keys["unseen"]) as newcomer:
-                unseen = newcomer.each(8, servers, lambda server: newcomer.chat(server, "echo-0"))
-                await all_over(unseen)
-                assert {one.status for one in unseen} == {200}, "their connections were still the old ones"
+            async with away(cluster, postgres) as seconds:
+                ends_at = time.monotonic() + seconds
+                while (left_s := ends_at - time.monotonic()) > 0:
+                    unseen = new.each(20, servers, lambda server: new.chat(server, "echo-0"))
+                    await all_over(unseen, REFUSED_WITHIN_S)
+                    answers = {(one.status, one.code) for one in unseen}
+                    assert answers == {(503, "authentication_unavailable")}
+                    await they_go_on(streams)
+                    await asyncio.sleep(min(15, left_s))
+            await asyncio.sleep(3)
+            unseen = new.each(8, servers, lambda server: new.chat(server, "echo-0"))
+            await all_over(unseen)
+            assert {one.status for one in unseen} == {200}, "their connections were still the old ones"
             await asyncio.sleep(3)
         assert set(trickle.statuses) == {200}
+        assert len(trickle.sent) > seconds * 5, "that was no load"
+        await they_go_on(streams)
         await they_leave(streams)
-        rows = await booked_once(books, "outage", [one.name for one in client.sent], within_s=90)
+        rows = await booked_once(books, name, [one.name for one in client.sent], within_s=90)
         assert {row.state for row in rows} == {"final"}
+        assert [child.process.poll() for child in background] == [None, None]
+        assert (cluster.worker, cluster.beat) == background
 
 
 async def test_redis_is_paused_under_load(cluster, servers, books):
@@ -78,10 +122,11 @@ async def test_redis_is_paused_under_load(cluster, servers, books):
         assert {one.code for one in trickle.sent if one.status == 503} == {"admission_unavailable"}
         await all_over(whole)
         assert {one.status for one in whole} == {200}
-        # Long enough for whatever was taken for dead to be booked as that.
-        await asyncio.sleep(65)
+        await asyncio.sleep(TAKEN_FOR_DEAD_S)
         await they_go_on(streams)
-        assert {row.state for row in await asyncio.to_thread(books.rows, "paused")} == {"final"}
+        done = {one.name for one in client.sent if one.status == 200} - {one.name for one in streams}
+        rows = await asyncio.to_thread(books.rows, "paused")
+        assert {(row.name, row.state) for row in rows} == {(one, "final") for one in done}
         await they_leave(streams)
         names = [one.name for one in client.sent if one.status == 200]
         rows = await booked_once(books, "paused", names, within_s=90)
@@ -91,6 +136,7 @@ async def test_redis_is_paused_under_load(cluster, servers, books):
 async def test_a_process_is_stopped_for_a_while(cluster, servers, books):
     """It is taken for dead and charged; what it knows better when it is back corrects that."""
     stopped, other = servers[2], servers[0]
+    await until(lambda: not books.is_in_grace(), "nobody can be taken for dead yet", 90)
     async with Client("stopped", cluster.keys["stopped"]) as client:
         theirs = await running_streams(client, [other], 10)
         streams = await running_streams(client, [stopped])
@@ -100,10 +146,12 @@ async def test_a_process_is_stopped_for_a_while(cluster, servers, books):
         stopped.freeze()
         stopped_at = time.monotonic()
         async with Trickle(client, [other], every_s=0.5) as trickle:
+            await asyncio.sleep(EXPIRED_S)
+            await asyncio.to_thread(cluster.reconcile)
             await asyncio.sleep(STOPPED_S - (time.monotonic() - stopped_at))
-            names = {one.name for one in (*streams, *whole)}
-            abandoned = {row.name for row in books.rows("stopped") if row.state == "abandoned"}
-            assert abandoned <= names
+            rows = await asyncio.to_thread(books.rows, "stopped")
+            abandoned = {row.name: row for row in rows if row.state == "abandoned"}
+            assert set(abandoned) == {one.name for one in (*streams, *whole)}
             stopped.thaw()
             await they_go_on(streams)
             await they_go_on(theirs)
@@ -113,10 +161,14 @@ async def test_a_process_is_stopped_for_a_while(cluster, servers, books):
         late = [client.chat(stopped, "echo-0") for _ in range(5)]
         await all_over(late)
         assert {one.status for one in late} == {200}
+        assert not {one.name for one in theirs} & {row.name for row in books.rows("stopped")}
         await they_leave([*streams, *theirs])
         rows = await booked_once(books, "stopped", [one.name for one in client.sent], within_s=90)
         assert {row.state for row in rows} == {"final"}
-        assert abandoned, "nothing was taken for dead: the stop was too short"
+        after = {row.name: row for row in rows}
+        for name, before in abandoned.items():
+            assert after[name].output > (before.output or 0), "what it learned later was not booked"
+            assert after[name].cost_nano != before.cost_nano
 
 
 async def test_the_store_forgets_everything_under_load(cluster, servers, books):
