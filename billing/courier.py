@@ -148,7 +148,7 @@ class Courier:
         try:
             if self._on_settled is not None:
                 self._on_settled(settled)
-        except Exception as error:  # noqa: BLE001  as above
+        except Exception as error:  # noqa: BLE001  it would end the courier, and with it every later outcome
             kind = type(error).__name__
             _logger.error("what follows a settlement failed in the gateway: %s", kind)  # noqa: TRY400  no message
 

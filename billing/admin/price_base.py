@@ -86,7 +86,7 @@ class PriceForm(OpenRowForm):
     def _update_errors(self, errors: ValidationError) -> None:
         if self.errors.keys() & set(TERM_NAMES):
             errors = _without(errors, NO_PRICE)
-        super()._update_errors(errors)  # type: ignore[misc]
+        super()._update_errors(errors)  # type: ignore[misc]  # not in the stubs
 
 
 class PricedAdmin(DatedAdmin):

@@ -44,7 +44,7 @@ class OpenRowForm(AnyModelForm):
     """
 
     def _get_validation_exclusions(self) -> set[str]:
-        excluded: set[str] = super()._get_validation_exclusions()  # type: ignore[misc]
+        excluded: set[str] = super()._get_validation_exclusions()  # type: ignore[misc]  # not in the stubs
         return excluded - {"is_closed"}
 
 

@@ -101,17 +101,12 @@ async def test_a_reply_nobody_asked_for_ends_the_connection(wire, transport):
     assert wire.is_lost
 
 
-async def test_more_replies_than_were_asked_for_end_the_connection(wire, transport):
+@pytest.mark.parametrize(
+    "data", [b":1\r\n:2\r\n", b"HTTP/1.1 400 Bad Request\r\n"], ids=["more-than-asked-for", "no-reply"]
+)
+async def test_what_cannot_be_the_reply_ends_the_connection(wire, transport, data):
     replies = wire.send(b"", 1)
-    wire.data_received(b":1\r\n:2\r\n")
-    with pytest.raises(InvalidResponse):
-        await replies
-    assert transport.is_aborted
-
-
-async def test_what_is_no_reply_ends_the_connection(wire, transport):
-    replies = wire.send(b"", 1)
-    wire.data_received(b"HTTP/1.1 400 Bad Request\r\n")
+    wire.data_received(data)
     with pytest.raises(InvalidResponse):
         await replies
     assert transport.is_aborted
